@@ -1,0 +1,1 @@
+"""The engine of gitlab-sync: everything between the HTTP edge (`hooks`) and the database (`sql`)."""
