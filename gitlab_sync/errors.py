@@ -3,6 +3,12 @@
     GitLabSyncError
     ├── ConfigError              a setting or partition file is wrong; names the variable and the remedy
     ├── InvalidRequest           a submitted request is wrong; names the field (and the index) and the remedy
+    ├── NotFound                 there is no such request, batch or partition
+    ├── SubmitRefused            a well-formed submit that cannot be taken now
+    │   ├── RelationBusy         another operation holds the relation; names it
+    │   ├── OperationExists      the client's own operation_id is taken by a different request
+    │   ├── KeyReused            the idempotency key came before with another body
+    │   └── TwinInFlight         the same key is being worked on this moment: try again
     ├── GitLabError
     │   ├── GitLabUnavailable    try again later; nothing was changed
     │   ├── GitLabRefused        will not get better by repeating; carries status and GitLab's text
@@ -22,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 
 class GitLabSyncError(Exception):
@@ -50,6 +57,41 @@ class InvalidRequest(GitLabSyncError):
     def __init__(self, problems: list[FieldProblem]) -> None:
         super().__init__("; ".join(f"{problem.pointer or '/'}: {problem.message}" for problem in problems))
         self.problems = problems
+
+
+class NotFound(GitLabSyncError):
+    """There is no such request, batch or partition."""
+
+
+class SubmitRefused(GitLabSyncError):
+    """A well-formed submit that cannot be taken now; nothing was written."""
+
+
+class RelationBusy(SubmitRefused):
+    """The relation is held by another operation, or not in a state from which the action may start."""
+
+    def __init__(self, *, index: int, subject: str, target: str, operation_id: UUID | None, status: str) -> None:
+        holder = f"operation {operation_id} holds it" if operation_id else "no operation holds it"
+        super().__init__(f"request {index}: relation {subject!r} -> {target!r} is {status}; {holder}")
+        self.index = index
+        self.operation_id = operation_id
+        self.status = status
+
+
+class OperationExists(SubmitRefused):
+    """The operation_id given by the client belongs to a request that was submitted before."""
+
+    def __init__(self, operation_id: UUID) -> None:
+        super().__init__(f"operation_id {operation_id} exists; send a fresh one, or an Idempotency-Key to repeat a submit")
+        self.operation_id = operation_id
+
+
+class KeyReused(SubmitRefused):
+    """The idempotency key was used before with another body."""
+
+
+class TwinInFlight(SubmitRefused):
+    """A submit with the same key is being worked on; the same call answers in a moment."""
 
 
 class GitLabError(GitLabSyncError):
