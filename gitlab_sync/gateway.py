@@ -1,0 +1,118 @@
+"""What the engine may ask of GitLab: the port that publish, reconcile and settlement's callers speak to.
+
+Two implementations: `gitlab_client` (the real one) and stand-ins in tests. Plain values of `model` in and out; nobody
+here knows of HTTP.
+
+Every method raises, and raises nothing else:
+- GitLabUnavailable: nothing was changed, try again later. Reads also end here after their own retries, and every
+  call ends here at once while the host has asked for a pause (`retry_after_s` says how long).
+- GitLabRefused: GitLab understood and refused; repeating does not help. Carries the status and GitLab's own text.
+- OutcomeUnknown: a write whose answer is lost. Look at GitLab before doing anything else, and adopt what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from gitlab_sync.model import (
+    BranchInfo,
+    CommitInfo,
+    ComposedFile,
+    FileContent,
+    MergeRequestInfo,
+    MrIid,
+    ProjectId,
+    ProjectInfo,
+)
+
+
+class MergeAnswer(StrEnum):
+    """What GitLab said to "merge this head". Neither is proof: re-read the MR and believe only its state.
+
+    ACCEPTED: it took the order; the MR may still be locked, or, with a merge that runs later, opened.
+    NOT_NOW: not mergeable, head moved, another answer is in the way, or no right to merge: the MR tells which.
+    """
+
+    ACCEPTED = "accepted"
+    NOT_NOW = "not_now"
+
+
+class GitLabGateway(Protocol):
+    """One GitLab instance, as far as the engine depends on it."""
+
+    async def project(self, project: int | str) -> ProjectInfo:
+        """Return the project, by id or by path. A 404 is GitLabRefused: gone, or the token does not see it."""
+        ...
+
+    async def branch(self, project: int | str, branch: str) -> BranchInfo | None:
+        """Return the branch with its head commit. None: the project answers and has no such branch."""
+        ...
+
+    async def existing_paths(self, project_id: ProjectId, ref: str, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` that are files at `ref`."""
+        ...
+
+    async def read_file(self, project_id: ProjectId, path: str, ref: str) -> FileContent | None:
+        """Return the file's bytes at `ref`. None: there is no such file there."""
+        ...
+
+    async def create_commit(
+        self,
+        project_id: ProjectId,
+        *,
+        branch: str,
+        start_sha: str,
+        message: str,
+        files: Sequence[ComposedFile],
+        author_name: str | None = None,
+        author_email: str | None = None,
+    ) -> CommitInfo:
+        """Create `branch` at `start_sha` and commit `files` on it, in one call.
+
+        GitLabRefused with status 400: the branch exists (an earlier attempt made it: look and adopt), or a file is
+        not in the state its change expects. OutcomeUnknown: look at the branch.
+        """
+        ...
+
+    async def merge_requests_of_branch(
+        self, project_id: ProjectId, source_branch: str
+    ) -> list[MergeRequestInfo]:
+        """Return the MRs of `source_branch` in every state, newest first. The list view: no pipeline in it."""
+        ...
+
+    async def open_merge_request(
+        self,
+        project_id: ProjectId,
+        *,
+        source_branch: str,
+        target_branch: str,
+        title: str,
+        description: str,
+        labels: Sequence[str],
+    ) -> MergeRequestInfo:
+        """Open an MR that deletes its source branch once merged. Status 409: an open one exists (look and adopt)."""
+        ...
+
+    async def merge_request(self, project_id: ProjectId, iid: MrIid) -> MergeRequestInfo | None:
+        """Return the MR with its pipeline. None: deleted, while the project itself still answers."""
+        ...
+
+    async def merge(
+        self, project_id: ProjectId, iid: MrIid, *, sha: str, commit_message: str | None = None
+    ) -> MergeAnswer:
+        """Ask GitLab to merge exactly `sha`. Whatever comes back, the MR's state is the only proof."""
+        ...
+
+    async def close_merge_request(self, project_id: ProjectId, iid: MrIid) -> MergeRequestInfo:
+        """Ask GitLab to close the MR and return what it is now: `state` may be merged, merged wins."""
+        ...
+
+    async def delete_branch(self, project_id: ProjectId, branch: str) -> None:
+        """Delete the branch; one that is gone already is fine."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let the running calls end and give the threads and connections back."""
+        ...
