@@ -1,0 +1,65 @@
+-- name: idempotency_insert
+-- Claims an idempotency key for this transaction; a duplicate of uk_request_id is a repeat or a twin in flight.
+-- index: none
+INSERT INTO idempotency_record (request_id, body_hash, operation_ids, attempt_token, created_at, expires_at)
+VALUES (%(request_id)s, %(body_hash)s, %(operation_ids)s, %(token)s,
+        UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep_s)s SECOND);
+
+-- name: idempotency_get
+-- What an idempotency key stands for.
+-- index: idempotency_record.uk_request_id
+SELECT i.body_hash, i.operation_ids, i.attempt_token
+FROM idempotency_record i
+WHERE i.request_id = %(request_id)s;
+
+-- name: idempotency_delete_expired
+-- Janitor: expired keys, a small chunk at a time.
+-- index: idempotency_record.ix_idempotency_expires
+DELETE FROM idempotency_record
+WHERE expires_at < UTC_TIMESTAMP(6)
+LIMIT %(limit)s;
+
+-- name: delivery_insert
+-- Remembers a webhook delivery; a duplicate of uk_delivery_key means it came before.
+-- index: none
+INSERT INTO webhook_delivery (delivery_key, body_hash, attempt_token, event, received_at)
+VALUES (%(delivery_key)s, %(body_hash)s, %(token)s, %(event)s, UTC_TIMESTAMP(6));
+
+-- name: delivery_get
+-- The body that came under a delivery key the first time.
+-- index: webhook_delivery.uk_delivery_key
+SELECT d.body_hash, d.attempt_token
+FROM webhook_delivery d
+WHERE d.delivery_key = %(delivery_key)s;
+
+-- name: delivery_delete_old
+-- Janitor: deliveries that GitLab can no longer resend, a small chunk at a time.
+-- index: webhook_delivery.ix_delivery_received
+DELETE FROM webhook_delivery
+WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL %(keep_s)s SECOND
+LIMIT %(limit)s;
+
+-- name: pause_insert
+-- Pauses a partition's rounds; a duplicate key means it is paused already.
+-- index: none
+INSERT INTO partition_pause (partition_key, reason, actor, paused_at)
+VALUES (%(partition_key)s, %(reason)s, %(actor)s, UTC_TIMESTAMP(6));
+
+-- name: pause_delete
+-- Resumes a partition's rounds.
+-- index: partition_pause.PRIMARY
+DELETE FROM partition_pause
+WHERE partition_key = %(partition_key)s;
+
+-- name: pause_select
+-- All paused partitions; there are never many.
+-- index: any
+SELECT p.partition_key, p.reason, p.actor, p.paused_at
+FROM partition_pause p;
+
+-- name: pause_get
+-- Whether one partition is paused; a hint before a round.
+-- index: partition_pause.PRIMARY
+SELECT p.reason, p.actor, p.paused_at
+FROM partition_pause p
+WHERE p.partition_key = %(partition_key)s;

@@ -1,0 +1,101 @@
+-- name: outbox_insert_moved
+-- One notification for each operation that this transaction has just moved to a state somebody waits for.
+-- Unique per (subject, event); the subject carries the version, so a later life's move is another subject.
+-- index: operation.ix_operation_token
+INSERT INTO outbox (subject, event, operation_id, batch_id, payload, next_attempt_at, created_at)
+SELECT CONCAT('request:', LOWER(HEX(o.operation_id)), ':', o.version),
+       CASE o.status WHEN 2 THEN 'request.queued' WHEN 4 THEN 'request.merged' WHEN 5 THEN 'request.failed'
+                     WHEN 6 THEN 'request.rejected' ELSE 'request.closed' END,
+       o.operation_id, o.batch_id,
+       JSON_OBJECT(
+         'operation_id',
+         INSERT(INSERT(INSERT(INSERT(LOWER(HEX(o.operation_id)), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-'),
+         'version', o.version,
+         'partition', CONVERT(o.partition_key USING utf8mb4),
+         'subject', CONVERT(o.subject_id USING utf8mb4),
+         'target', CONVERT(o.target_key USING utf8mb4),
+         'batch', o.batch_id,
+         'reason', o.reason_code),
+       UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
+FROM operation o FORCE INDEX (ix_operation_token)
+WHERE o.attempt_token = %(token)s AND o.status IN (2, 4, 5, 6, 7);
+
+-- name: outbox_insert_settled
+-- The members' notifications of a settlement and the batch's own, in one statement.
+-- index: operation.ix_operation_token, merge_batch.PRIMARY
+INSERT INTO outbox (subject, event, operation_id, batch_id, payload, next_attempt_at, created_at)
+SELECT CONCAT('request:', LOWER(HEX(o.operation_id)), ':', o.version),
+       CASE o.status WHEN 2 THEN 'request.queued' WHEN 4 THEN 'request.merged' ELSE 'request.failed' END,
+       o.operation_id, %(batch_id)s,
+       JSON_OBJECT(
+         'operation_id',
+         INSERT(INSERT(INSERT(INSERT(LOWER(HEX(o.operation_id)), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-'),
+         'version', o.version,
+         'partition', CONVERT(o.partition_key USING utf8mb4),
+         'subject', CONVERT(o.subject_id USING utf8mb4),
+         'target', CONVERT(o.target_key USING utf8mb4),
+         'batch', %(batch_id)s,
+         'reason', o.reason_code),
+       UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
+FROM operation o FORCE INDEX (ix_operation_token)
+WHERE o.attempt_token = %(token)s
+UNION ALL
+SELECT CONCAT('batch:', b.id, ':', b.version),
+       CASE b.status WHEN 2 THEN 'batch.succeeded' ELSE 'batch.failed' END,
+       NULL, b.id,
+       JSON_OBJECT('batch', b.id, 'partition', CONVERT(b.partition_key USING utf8mb4), 'project_id', b.project_id,
+                   'mr_iid', b.mr_iid, 'reason', b.reason_code, 'settled_via', CONVERT(b.settled_via USING utf8mb4)),
+       UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
+FROM merge_batch b FORCE INDEX (PRIMARY)
+WHERE b.id = %(batch_id)s;
+
+-- name: outbox_insert_batch
+-- A batch's own notification about a move that is not its end (published, blocked).
+-- index: merge_batch.PRIMARY
+INSERT INTO outbox (subject, event, operation_id, batch_id, payload, next_attempt_at, created_at)
+SELECT CONCAT('batch:', b.id, ':', b.version), %(event)s, NULL, b.id,
+       JSON_OBJECT('batch', b.id, 'partition', CONVERT(b.partition_key USING utf8mb4), 'project_id', b.project_id,
+                   'mr_iid', b.mr_iid, 'reason', b.reason_code),
+       UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
+FROM merge_batch b FORCE INDEX (PRIMARY)
+WHERE b.id = %(batch_id)s;
+
+-- name: outbox_select_due
+-- Notifications that are due; rows another replica is leasing at this moment are skipped.
+-- index: outbox.ix_outbox_due
+SELECT x.id, x.subject, x.event, x.payload, x.attempts, x.created_at
+FROM outbox x FORCE INDEX (ix_outbox_due)
+WHERE x.delivered_at IS NULL AND x.next_attempt_at <= UTC_TIMESTAMP(6)
+ORDER BY x.next_attempt_at, x.id
+LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED;
+
+-- name: outbox_lease
+-- Leases rows for delivery: they become due again by time alone if this process dies.
+-- index: outbox.PRIMARY
+UPDATE JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
+  STRAIGHT_JOIN outbox x FORCE INDEX (PRIMARY) ON x.id = j.id
+SET x.lease_token = %(token)s, x.attempts = x.attempts + 1,
+    x.next_attempt_at = UTC_TIMESTAMP(6) + INTERVAL %(lease_s)s SECOND
+WHERE x.delivered_at IS NULL;
+
+-- name: outbox_mark_delivered
+-- Delivered rows of this lease; a lease that was taken over meanwhile is left alone.
+-- index: outbox.PRIMARY
+UPDATE JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
+  STRAIGHT_JOIN outbox x FORCE INDEX (PRIMARY) ON x.id = j.id
+SET x.delivered_at = UTC_TIMESTAMP(6), x.lease_token = NULL
+WHERE x.lease_token = %(token)s AND x.delivered_at IS NULL;
+
+-- name: outbox_count_pending
+-- How many notifications wait, counted up to a limit.
+-- index: outbox.ix_outbox_due
+SELECT COUNT(*) AS pending
+FROM (SELECT 1 FROM outbox x FORCE INDEX (ix_outbox_due) WHERE x.delivered_at IS NULL LIMIT %(limit)s) w;
+
+-- name: outbox_delete_delivered
+-- Janitor: notifications delivered long ago, a small chunk at a time.
+-- index: outbox.ix_outbox_due
+DELETE FROM outbox
+WHERE delivered_at IS NOT NULL AND delivered_at < UTC_TIMESTAMP(6) - INTERVAL %(keep_s)s SECOND
+LIMIT %(limit)s;
