@@ -25,7 +25,7 @@ WHERE table_schema = DATABASE() AND table_name = 'schema_migration';
 
 -- name: schema_migration_list
 -- Everything applied or begun, in order. The loader takes this name as the sign that the right package is loaded.
--- index: schema_migration.PRIMARY
+-- index: any
 SELECT file, checksum, state, statements_done, started_at, finished_at
 FROM schema_migration
 ORDER BY file;
@@ -48,6 +48,12 @@ WHERE file = %(file)s AND state = 'started' AND statements_done = %(done)s - 1;
 UPDATE schema_migration SET state = 'done', finished_at = UTC_TIMESTAMP(6)
 WHERE file = %(file)s AND state = 'started' AND statements_done = %(done)s;
 
+-- name: schema_migration_forget_if_nothing_done
+-- Take a file's row back after its first statement was refused. Guard: begun, with nothing recorded.
+-- index: schema_migration.PRIMARY
+DELETE FROM schema_migration
+WHERE file = %(file)s AND state = 'started' AND statements_done = 0;
+
 -- name: schema_migration_session_isolation
 -- Session of the runner's own connection, as everywhere: READ COMMITTED.
 -- index: none, it reads no table
@@ -61,9 +67,9 @@ SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 3, lock_wait_timeou
 -- name: schema_migration_lock
 -- Wait for the only runner's place: 1 taken, 0 not in time. The server frees it when this connection ends.
 -- index: none, it reads no table
-SELECT GET_LOCK(CONCAT('gitlab-sync-migrate-', MD5(DATABASE())), %(wait_s)s) AS taken;
+SELECT GET_LOCK(CONCAT('gitlab-sync-migrate-', LEFT(SHA2(DATABASE(), 256), 32)), %(wait_s)s) AS taken;
 
--- name: schema_migration_unlock
--- Give the place back before the connection ends.
+-- name: schema_migration_session_cipher
+-- Whether the connection is encrypted: an empty value means plain text, which the driver does not mind.
 -- index: none, it reads no table
-SELECT RELEASE_LOCK(CONCAT('gitlab-sync-migrate-', MD5(DATABASE()))) AS released;
+SHOW SESSION STATUS LIKE 'Ssl_cipher';
