@@ -1,8 +1,9 @@
 """How the database's schema stands against the files we carry, in values and sentences. Pure.
 
 Two readers with different questions: the runner asks whether it may go on (`obstacles`, `half_applied`), a
-starting service asks whether this schema carries it (`misfits`). Each release runs on the schema before and after
-the next migration: a database ahead of the service is no misfit, while the runner touches nothing unknown to it.
+starting service asks whether this schema carries it (`misfits`). Each release runs on the schema before and
+after the next migration: a database ahead of the service is no misfit, while the runner touches nothing that
+it does not know.
 """
 
 from __future__ import annotations
@@ -149,8 +150,8 @@ def _half_applied(standing: Standing) -> str:
 
 
 _OBSTACLES: Final = {
-    MigrationState.CHANGED: "differs from what was applied, and a released file never changes: restore it and "
-    "put the change into a new file",
+    MigrationState.CHANGED: "differs from what was applied, and a released file never changes: restore it, "
+    "and put the change into a new file",
     MigrationState.MISSING: "was applied and is not among this release's files, so the database is ahead of "
     "this release: run the newer release's migrate",
     MigrationState.OVERTAKEN: "was never applied, but a later one was: give it a number after the last",

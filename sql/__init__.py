@@ -4,8 +4,8 @@ What the file says is what is executed: nothing here builds, joins or changes a 
 files are checked while they are read, once per process: a broken file stops the start, not a settlement.
 
 - `-- name: noun_verb[_if_guard]`, then at least one comment line of purpose and guard, then one statement;
-- among those lines `-- index: table.key, table.key` names the indexes the plan uses; `-- index: none` says that
-  it reads no table, `-- index: any` that its table never grows;
+- among those lines `-- index: table.key, table.key` names the indexes the plan uses; `-- index: none` says
+  that it reads no table, `-- index: any` that its table never grows;
 - a statement ends where a line ends with a semicolon; parameters are `%(name)s`, any other per cent sign is
   doubled.
 
