@@ -188,6 +188,7 @@ class BatchRow:
     is_past_deadline: bool
     age_s: float
     publish_age_s: float | None
+    merge_asked_age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

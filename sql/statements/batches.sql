@@ -1,7 +1,7 @@
 -- name: batch_insert_running
 -- Takes the partition's slot: a duplicate of uk_active_slot means another batch is active.
 -- First statement of its transaction; after a 1062 the caller rolls back at once.
--- index: none
+-- index: none: inserts its own rows
 INSERT INTO merge_batch
   (partition_key, status, version, attempt_token, marker, policy, base_sha, project_id,
    next_check_at, deadline_at, created_at, updated_at)

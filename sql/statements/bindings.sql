@@ -16,7 +16,7 @@ WHERE b.subject_id = %(subject_id)s AND b.target_key = %(target_key)s;
 
 -- name: binding_insert_many
 -- First life of relations. A duplicate of uk_relation means somebody was quicker: the caller rolls back and reads anew.
--- index: none
+-- index: none: inserts its own rows
 INSERT INTO binding
   (subject_id, target_key, status, version, operation_id, active_operation_id, attempt_token, created_at, updated_at)
 SELECT UNHEX(j.subject_id), UNHEX(j.target_key), 1, 1, UNHEX(j.operation_id), NULL, %(token)s,

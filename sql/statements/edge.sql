@@ -1,6 +1,6 @@
 -- name: idempotency_insert
 -- Claims an idempotency key for this transaction; a duplicate of uk_request_id is a repeat or a twin in flight.
--- index: none
+-- index: none: inserts its own rows
 INSERT INTO idempotency_record (request_id, body_hash, operation_ids, attempt_token, created_at, expires_at)
 VALUES (%(request_id)s, %(body_hash)s, %(operation_ids)s, %(token)s,
         UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL %(keep_s)s SECOND);
@@ -21,7 +21,7 @@ LIMIT %(limit)s;
 
 -- name: delivery_insert
 -- Remembers a webhook delivery; a duplicate of uk_delivery_key means it came before.
--- index: none
+-- index: none: inserts its own rows
 INSERT INTO webhook_delivery (delivery_key, body_hash, attempt_token, event, received_at)
 VALUES (%(delivery_key)s, %(body_hash)s, %(token)s, %(event)s, UTC_TIMESTAMP(6));
 
@@ -41,7 +41,7 @@ LIMIT %(limit)s;
 
 -- name: pause_insert
 -- Pauses a partition's rounds; a duplicate key means it is paused already.
--- index: none
+-- index: none: inserts its own rows
 INSERT INTO partition_pause (partition_key, reason, actor, paused_at)
 VALUES (%(partition_key)s, %(reason)s, %(actor)s, UTC_TIMESTAMP(6));
 
@@ -53,7 +53,7 @@ WHERE partition_key = %(partition_key)s;
 
 -- name: pause_select
 -- All paused partitions; there are never many.
--- index: any
+-- index: none: reads the whole of a tiny table
 SELECT p.partition_key, p.reason, p.actor, p.paused_at
 FROM partition_pause p;
 

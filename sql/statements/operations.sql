@@ -1,7 +1,7 @@
 -- name: operation_insert_many
 -- Admits requests, all in one statement; identity columns come as hex, so bytes arrive as bytes.
 -- A duplicate of uk_operation_operation_id means the client's own operation_id is taken.
--- index: none
+-- index: none: inserts its own rows
 INSERT INTO operation
   (operation_id, partition_key, status, version, attempt_token, action, subject_id, target_key, edits, title,
    requested_by, priority, expires_at, created_at, updated_at)
@@ -101,14 +101,6 @@ SET o.status = j.after_status,
     o.reason_code = j.code, o.reason_text = j.text_,
     o.version = o.version + 1, o.attempt_token = %(token)s, o.updated_at = UTC_TIMESTAMP(6)
 WHERE o.batch_id = %(batch_id)s AND o.status = 3;
-
--- name: operation_count_moved
--- How many operations this transaction has moved into each status; for counters after the commit.
--- index: operation.ix_operation_token
-SELECT o.status, COUNT(*) AS moved
-FROM operation o FORCE INDEX (ix_operation_token)
-WHERE o.attempt_token = %(token)s
-GROUP BY o.status;
 
 -- name: audit_insert_moved
 -- One audit row for each operation that this transaction has just moved; the version makes it unique.

@@ -1,0 +1,9 @@
+"""The database port: connections, transactions, what an error means. The only room that knows aiomysql.
+
+Never knows a statement: `store` brings those. Who uses it sees `Database`, `Session`, `Abandon` and `errors.py`.
+"""
+
+from gitlab_sync.db.database import Abandon, Database, Observer
+from gitlab_sync.db.session import Row, Session, StatementText
+
+__all__ = ["Abandon", "Database", "Observer", "Row", "Session", "StatementText"]

@@ -1,0 +1,219 @@
+"""Statements on `merge_batch` and its append-only members."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from gitlab_sync.db import Session
+from gitlab_sync.model import BatchId, BatchRow, MemberRow, MrIid, OperationId, ProjectId, RequestRowId
+from gitlab_sync.states import BatchStatus, Via
+from gitlab_sync.store.shapes import batch_row, ids_json, member_row, operation_id_of, text_of
+from sql import statement
+
+
+@dataclass(frozen=True, slots=True)
+class DueBatch:
+    """A batch that is due for a look, and whether its deadline has passed by the database's clock."""
+
+    id: BatchId
+    is_past_deadline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FormerMember:
+    """Somebody who was in a batch, with where the request stands now. `is_in_batch` false: it was released."""
+
+    operation_id: OperationId
+    position: int
+    status: int
+    title: str
+    subject: str
+    target: str
+    requested_by: str
+    is_in_batch: bool
+    reason_code: str | None
+    reason_text: str | None
+
+
+async def insert_running(
+    session: Session,
+    *,
+    partition_key: str,
+    marker: UUID,
+    policy: dict[str, Any],
+    base_sha: str,
+    project_id: ProjectId,
+    check_in_s: float,
+    deadline_s: float,
+) -> BatchId:
+    """Take the slot; the id of the new batch. Raises DuplicateKey(uk_active_slot) if it is occupied."""
+    parameters = {
+        "partition_key": partition_key,
+        "token": session.token,
+        "marker": marker.bytes,
+        "policy": json.dumps(policy, separators=(",", ":")),
+        "base_sha": base_sha,
+        "project_id": project_id,
+        "check_in_s": check_in_s,
+        "deadline_s": deadline_s,
+    }
+    return BatchId(await session.insert(statement("batch_insert_running"), parameters))
+
+
+async def get(session: Session, batch_id: BatchId) -> BatchRow | None:
+    row = await session.row(statement("batch_get"), {"batch_id": batch_id})
+    return None if row is None else batch_row(row)
+
+
+async def find_active(session: Session, partition_key: str) -> BatchId | None:
+    """The active batch of a partition, as a hint."""
+    row = await session.row(statement("batch_find_active"), {"partition_key": partition_key})
+    return None if row is None else BatchId(row["id"])
+
+
+async def find_by_merge_request(session: Session, project_id: ProjectId, mr_iid: MrIid) -> BatchId | None:
+    parameters = {"project_id": project_id, "mr_iid": mr_iid}
+    row = await session.row(statement("batch_find_by_merge_request"), parameters)
+    return None if row is None else BatchId(row["id"])
+
+
+async def lock_token(session: Session, batch_id: BatchId, token: bytes) -> bool:
+    """Whether the batch carries `token`; waits for a commit in flight on the row."""
+    row = await session.row(statement("batch_lock_token"), {"batch_id": batch_id, "token": token})
+    return row is not None
+
+
+async def select_due(session: Session, limit: int) -> list[DueBatch]:
+    rows = await session.rows(statement("batch_select_due"), {"limit": limit})
+    return [DueBatch(BatchId(row["id"]), bool(row["is_past_deadline"])) for row in rows]
+
+
+async def postpone_due(session: Session, batch_ids: Iterable[BatchId], check_in_s: float) -> None:
+    parameters = {"ids": ids_json(sorted(batch_ids)), "check_in_s": check_in_s}
+    await session.execute(statement("batch_postpone_due"), parameters)
+
+
+async def check_in(session: Session, batch_id: BatchId, check_in_s: float) -> None:
+    await session.execute(statement("batch_check_in"), {"batch_id": batch_id, "check_in_s": check_in_s})
+
+
+async def wake_by_id(session: Session, batch_id: BatchId) -> None:
+    await session.execute(statement("batch_wake_by_id"), {"batch_id": batch_id})
+
+
+async def record_head_if_running(session: Session, batch: BatchRow, head_sha: str) -> int:
+    parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token, "head_sha": head_sha}
+    return await session.execute(statement("batch_record_head_if_running"), parameters)
+
+
+async def record_merge_request_if_running(
+    session: Session, batch: BatchRow, project_id: ProjectId, mr_iid: MrIid
+) -> int:
+    parameters = {
+        "batch_id": batch.id,
+        "version": batch.version,
+        "token": session.token,
+        "project_id": project_id,
+        "mr_iid": mr_iid,
+    }
+    return await session.execute(statement("batch_record_merge_request_if_running"), parameters)
+
+
+async def record_pipeline_if_active(session: Session, batch: BatchRow, pipeline_id: int) -> int:
+    parameters = {
+        "batch_id": batch.id,
+        "before": batch.status,
+        "version": batch.version,
+        "token": session.token,
+        "pipeline_id": pipeline_id,
+    }
+    return await session.execute(statement("batch_record_pipeline_if_active"), parameters)
+
+
+async def record_merge_asked_if_running(session: Session, batch: BatchRow) -> int:
+    parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token}
+    return await session.execute(statement("batch_record_merge_asked_if_running"), parameters)
+
+
+async def keep_running_if_running(session: Session, batch: BatchRow) -> int:
+    parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token}
+    return await session.execute(statement("batch_keep_running_if_running"), parameters)
+
+
+async def block_if_running(session: Session, batch: BatchRow, reason_code: str, reason_text: str) -> int:
+    parameters = {
+        "batch_id": batch.id,
+        "version": batch.version,
+        "token": session.token,
+        "reason_code": reason_code,
+        "reason_text": reason_text,
+    }
+    return await session.execute(statement("batch_block_if_running"), parameters)
+
+
+async def unblock_if_blocked(session: Session, batch: BatchRow) -> int:
+    parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token}
+    return await session.execute(statement("batch_unblock_if_blocked"), parameters)
+
+
+async def settle_if_status(
+    session: Session,
+    batch: BatchRow,
+    *,
+    after: BatchStatus,
+    via: Via,
+    reason_code: str,
+    reason_text: str,
+    landed_sha: str | None,
+) -> int:
+    """The only write of a terminal state. 1: this caller won; 0: somebody moved the batch first."""
+    parameters = {
+        "batch_id": batch.id,
+        "before": batch.status,
+        "version": batch.version,
+        "token": session.token,
+        "after": after,
+        "via": via,
+        "reason_code": reason_code,
+        "reason_text": reason_text,
+        "landed_sha": landed_sha,
+    }
+    return await session.execute(statement("batch_settle_if_status"), parameters)
+
+
+async def insert_claimed_members(
+    session: Session, batch_id: BatchId, request_ids: Iterable[RequestRowId]
+) -> int:
+    """Append the members in the given order; how many rows were written."""
+    parameters = {"batch_id": batch_id, "ids": ids_json(request_ids)}
+    return await session.execute(statement("member_insert_claimed"), parameters)
+
+
+async def select_members(session: Session, batch_id: BatchId) -> list[MemberRow]:
+    """Who is still in the batch, in the claim's order, with edits."""
+    rows = await session.rows(statement("member_select_of_batch"), {"batch_id": batch_id})
+    return [member_row(row) for row in rows]
+
+
+async def select_member_history(session: Session, batch_id: BatchId) -> list[FormerMember]:
+    """Everybody who ever was in the batch, in the claim's order, without edits."""
+    rows = await session.rows(statement("member_select_history_of_batch"), {"batch_id": batch_id})
+    return [
+        FormerMember(
+            operation_id=operation_id_of(row["operation_id"]),
+            position=row["position"],
+            status=row["status"],
+            title=text_of(row["title"]) or "",
+            subject=text_of(row["subject_id"]) or "",
+            target=text_of(row["target_key"]) or "",
+            requested_by=text_of(row["requested_by"]) or "",
+            is_in_batch=row["batch_id"] == batch_id,
+            reason_code=text_of(row["reason_code"]),
+            reason_text=row["reason_text"],
+        )
+        for row in rows
+    ]
