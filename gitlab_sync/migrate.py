@@ -29,8 +29,7 @@ from typing import Any, Final, TypeAlias
 import pymysql
 from pymysql.cursors import DictCursor
 
-import sql
-from gitlab_sync.errors import DatabaseUnavailable, InvariantBroken
+from gitlab_sync.errors import DatabaseDefect, DatabaseError, DatabaseUnavailable, InvariantBroken
 from gitlab_sync.schema_standing import (
     AppliedMigration,
     KnownMigration,
@@ -43,8 +42,9 @@ from gitlab_sync.schema_standing import (
     ways_on,
 )
 from gitlab_sync.setting_values import DatabaseTarget, Tls
+from sql import Migration, Statement, migrations, statement
 
-Files: TypeAlias = Mapping[str, sql.Migration]
+Files: TypeAlias = Mapping[str, Migration]
 
 _CONNECT_LIMIT_S: Final = 10
 _LOCK_WAIT_TIMEOUT: Final = 1205
@@ -88,7 +88,7 @@ _DEFAULT_PATIENCE: Final = Patience()
 def migrate(
     target: DatabaseTarget,
     *,
-    files: Sequence[sql.Migration] | None = None,
+    files: Sequence[Migration] | None = None,
     resume_at: int | None = None,
     patience: Patience = _DEFAULT_PATIENCE,
 ) -> Report:
@@ -98,17 +98,15 @@ def migrate(
     one after that if it has taken effect. `files` stands in for the package's own in tests.
     """
     with _session(target, patience) as cursor:
-        if _one(cursor, "schema_migration_lock", wait_s=patience.runner_wait_s)["taken"] != 1:
-            waited = (
-                f"another run of migrate is at work on this database, for {patience.runner_wait_s} s and more"
-            )
+        if _one(cursor, statement("schema_migration_lock"), wait_s=patience.runner_wait_s)["taken"] != 1:
+            waited = f"another run of migrate has been at work for {patience.runner_wait_s} s: try later"
             return Report(Outcome.BUSY, messages=(waited,))
         if not _has_table(cursor):
-            _do(cursor, "schema_migration_create")
+            _do(cursor, statement("schema_migration_create"))
         return _Run(cursor, _by_name(files), patience).to_the_end(resume_at)
 
 
-def preview(target: DatabaseTarget, *, files: Sequence[sql.Migration] | None = None) -> Report:
+def preview(target: DatabaseTarget, *, files: Sequence[Migration] | None = None) -> Report:
     """Say what `migrate` would run, each statement by its first line. Changes nothing, takes no lock."""
     standings = status(target, files=files)
     refused = obstacles(standings) or half_applied(standings)
@@ -124,7 +122,7 @@ def preview(target: DatabaseTarget, *, files: Sequence[sql.Migration] | None = N
     return Report(outcome, tuple(standing.file for standing in pending), tuple(steps))
 
 
-def status(target: DatabaseTarget, *, files: Sequence[sql.Migration] | None = None) -> tuple[Standing, ...]:
+def status(target: DatabaseTarget, *, files: Sequence[Migration] | None = None) -> tuple[Standing, ...]:
     """Say where each file stands. Changes nothing, takes no lock."""
     with _session(target, _DEFAULT_PATIENCE) as cursor:
         return _standings(cursor, _by_name(files))
@@ -156,22 +154,27 @@ class _Run:
             return None
         migration = self._files[standing.file]
         if standing.state is MigrationState.PENDING:
-            _do(self._cursor, "schema_migration_start", file=migration.file, checksum=migration.checksum)
+            _do(
+                self._cursor,
+                statement("schema_migration_start"),
+                file=migration.file,
+                checksum=migration.checksum,
+            )
             return self._statements(migration, after=0)
         # Begun, and somebody has looked. They may have found the statement after the last record in effect.
         after = (resume_at or 1) - 1
         if after > standing.statements_done:
-            self._record("schema_migration_advance_if_started", migration, after)
+            self._advance(migration, after)
         return self._statements(migration, after=after)
 
-    def _statements(self, migration: sql.Migration, *, after: int) -> str | None:
+    def _statements(self, migration: Migration, *, after: int) -> str | None:
         for number, text in enumerate(migration.statements[after:], start=after + 1):
             try:
                 self._patiently(text)
-                self._record("schema_migration_advance_if_started", migration, number)
             except pymysql.MySQLError as error:
                 return self._stopped(migration, number, error)
-        self._record("schema_migration_finish_if_started", migration, len(migration.statements))
+            self._advance(migration, number)
+        self._record(statement("schema_migration_finish_if_started"), migration, len(migration.statements))
         self._finished.append(migration.file)
         return None
 
@@ -185,42 +188,45 @@ class _Run:
                     raise
             self._patience.pause(self._patience.pause_s)
 
-    def _record(self, name: str, migration: sql.Migration, done: int) -> None:
-        if _do(self._cursor, name, file=migration.file, done=done) != 1:
+    def _advance(self, migration: Migration, done: int) -> None:
+        self._record(statement("schema_migration_advance_if_started"), migration, done)
+
+    def _record(self, write: Statement, migration: Migration, done: int) -> None:
+        if _do(self._cursor, write, file=migration.file, done=done) != 1:
             raise InvariantBroken(f"somebody else writes the row of {migration.file} in schema_migration")
 
-    def _stopped(self, migration: sql.Migration, number: int, error: pymysql.MySQLError) -> str:
+    def _stopped(self, migration: Migration, number: int, error: pymysql.MySQLError) -> str:
         where = f"{migration.file} stopped at statement {number} of {len(migration.statements)}, "
         what = f"{_first_line(migration.statements[number - 1])!r}: {error}. "
         if error.args[0] in _CONNECTION_LOST:
             return where + what + "The connection was lost, so it may have taken effect. " + ways_on(number)
         if number == 1:
-            _do(self._cursor, "schema_migration_forget_if_nothing_done", file=migration.file)
+            _do(self._cursor, statement("schema_migration_forget_if_nothing_done"), file=migration.file)
             return where + what + "Nothing of the file is applied: mend the cause and run migrate again"
         applied = f"The {number - 1} before it are applied, it is not: mend the cause, then run "
         return where + what + applied + f"`gitlab-sync migrate --resume-at {number}`"
 
 
-def _by_name(files: Sequence[sql.Migration] | None) -> Files:
-    return {migration.file: migration for migration in (sql.migrations() if files is None else files)}
+def _by_name(files: Sequence[Migration] | None) -> Files:
+    return {migration.file: migration for migration in (migrations() if files is None else files)}
 
 
 def _standings(cursor: DictCursor, files: Files) -> tuple[Standing, ...]:
-    rows = _all(cursor, "schema_migration_list") if _has_table(cursor) else []
+    rows = _all(cursor, statement("schema_migration_list")) if _has_table(cursor) else []
     return compare(map(_known, files.values()), map(AppliedMigration.from_row, rows))
 
 
-def _known(migration: sql.Migration) -> KnownMigration:
+def _known(migration: Migration) -> KnownMigration:
     return KnownMigration(migration.file, migration.checksum, tuple(map(_first_line, migration.statements)))
 
 
-def _first_line(statement: str) -> str:
-    lines = (line.strip() for line in statement.splitlines())
+def _first_line(text: str) -> str:
+    lines = (line.strip() for line in text.splitlines())
     return next(line for line in lines if line and not line.startswith("--"))
 
 
 def _has_table(cursor: DictCursor) -> bool:
-    return bool(_all(cursor, "schema_migration_table_exists"))
+    return bool(_all(cursor, statement("schema_migration_table_exists")))
 
 
 @contextmanager
@@ -228,15 +234,28 @@ def _session(target: DatabaseTarget, patience: Patience) -> Iterator[DictCursor]
     connection = _connect(target)
     try:
         with connection.cursor() as cursor:
-            _do(cursor, "schema_migration_session_isolation")
-            _do(cursor, "schema_migration_session_limits", wait_s=patience.statement_wait_s)
-            if target.tls is Tls.REQUIRED and not _one(cursor, "schema_migration_session_cipher")["Value"]:
+            cipher = _one(cursor, statement("schema_migration_session_cipher"))["Value"]
+            if target.tls is Tls.REQUIRED and not cipher:
                 raise DatabaseUnavailable(
-                    "the server offers no TLS and ?tls=required is set: nothing was sent"
+                    "?tls=required is set and the server offers no TLS: nothing is done in plain text"
                 )
+            _do(cursor, statement("schema_migration_session_isolation"))
+            _do(cursor, statement("schema_migration_session_limits"), wait_s=patience.statement_wait_s)
             yield cursor
+    except pymysql.MySQLError as error:
+        raise _translated(error) from error
     finally:
         connection.close()
+
+
+def _translated(error: pymysql.MySQLError) -> DatabaseError:
+    """What the runner's own statements died of; a migration's statement ends in a report instead."""
+    code = error.args[0] if error.args else 0
+    if code in _CONNECTION_LOST:
+        return DatabaseUnavailable(
+            f"the connection was lost ({error}): look with migrate --status, then run it again"
+        )
+    return DatabaseDefect(code, str(error.args[-1]))
 
 
 def _connect(target: DatabaseTarget) -> pymysql.Connection[DictCursor]:
@@ -259,19 +278,19 @@ def _connect(target: DatabaseTarget) -> pymysql.Connection[DictCursor]:
         raise DatabaseUnavailable(f"cannot connect to the database: {error}") from error
 
 
-def _do(cursor: DictCursor, name: str, **parameters: object) -> int:
+def _do(cursor: DictCursor, named: Statement, **parameters: object) -> int:
     """Execute a named statement; the answer is the number of affected rows."""
-    return cursor.execute(sql.statement(name).text, parameters)
+    return cursor.execute(named.text, parameters)
 
 
-def _all(cursor: DictCursor, name: str) -> list[dict[str, Any]]:
-    _do(cursor, name)
+def _all(cursor: DictCursor, named: Statement) -> list[dict[str, Any]]:
+    _do(cursor, named)
     return list(cursor.fetchall())
 
 
-def _one(cursor: DictCursor, name: str, **parameters: object) -> dict[str, Any]:
-    _do(cursor, name, **parameters)
+def _one(cursor: DictCursor, named: Statement, **parameters: object) -> dict[str, Any]:
+    _do(cursor, named, **parameters)
     row = cursor.fetchone()
     if row is None:
-        raise InvariantBroken(f"{name} answered with no row")
+        raise InvariantBroken(f"{named.name} answered with no row")
     return row
