@@ -32,7 +32,7 @@ class ServerPrograms:
 
 
 def find_or_install(flavour: Flavour, environ: Mapping[str, str] | None = None) -> ServerPrograms:
-    """Return programs of `flavour`, from PATH or the installer; NoServerFound says what was tried and helps."""
+    """Return programs of `flavour`, from PATH or the installer; NoServerFound says what would help."""
     environ = os.environ if environ is None else environ
     obstacles: list[str] = []
     found = find_on_path(flavour, environ, obstacles)

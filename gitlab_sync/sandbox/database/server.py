@@ -12,6 +12,7 @@ C  this process is killed at any moment: `guard` ends the server and removes the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
@@ -205,9 +206,10 @@ class PrivateServer:
         while time.monotonic() < deadline:
             if self._process().poll() is not None:
                 self._fail(f"{self.programs.server} ended at once (exit code {self._process().returncode})")
-            if self._listens():
-                self.version = self.address.version()
-                return
+            with contextlib.suppress(pymysql.MySQLError):  # it may listen, and die or refuse all the same
+                if self._listens():
+                    self.version = self.address.version()
+                    return
             time.sleep(_LOOK_AGAIN_S)
         self._fail(f"{self.programs.server} was not ready within {_READY_LIMIT_S:.0f} s")
 
@@ -227,12 +229,13 @@ class PrivateServer:
     def _make_tcp_user(self) -> None:
         """A user for TCP: root's empty password is for the socket, whose folder only we may enter.
 
-        At every launch, because a killed FAST server may have forgotten it.
+        At every launch, because a killed FAST server may have forgotten it. MariaDB makes more roots than one.
         """
         user = f"'{_TCP_USER}'@'127.0.0.1'"
         self.address.execute(
             f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY '{self._password}'",
             f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION",
+            "DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1'",
         )
 
     def _end(self, how: signal.Signals, limit_s: float) -> None:
