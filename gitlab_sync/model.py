@@ -174,6 +174,7 @@ class BatchRow:
     head_sha: str | None
     project_id: ProjectId | None
     mr_iid: MrIid | None
+    mr_url: str | None
     pipeline_id: int | None
     merge_asked_at: datetime | None
     landed_sha: str | None

@@ -4,6 +4,6 @@ Never knows a statement: `store` brings those. Who uses it sees `Database`, `Ses
 """
 
 from gitlab_sync.db.database import Abandon, Database, Observer
-from gitlab_sync.db.session import Row, Session, StatementText
+from gitlab_sync.db.session import Row, RunAgain, Session, StatementText
 
-__all__ = ["Abandon", "Database", "Observer", "Row", "Session", "StatementText"]
+__all__ = ["Abandon", "Database", "Observer", "Row", "RunAgain", "Session", "StatementText"]

@@ -26,9 +26,10 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from gitlab_sync.db.pool import Pool
 from gitlab_sync.db.session import AttemptToken, RetryTransaction, Session, public_error, translate
-from gitlab_sync.db.taxonomy import ErrorClass, explain, may_have_committed
+from gitlab_sync.db.taxonomy import ErrorClass, may_have_committed
 from gitlab_sync.errors import CommitUnknown, DatabaseError, DatabaseUnavailable
 from gitlab_sync.setting_values import DatabaseTarget
+from gitlab_sync.telemetry import TransactionResult
 
 T = TypeVar("T")
 Work = Callable[[Session], Awaitable[T]]
@@ -43,12 +44,12 @@ RESOLVE_ATTEMPTS: Final = 8
 class Observer(Protocol):
     """Who is told about transactions, for counters."""
 
-    def transaction_ended(self, name: str, result: str) -> None: ...
+    def transaction_ended(self, name: str, result: TransactionResult) -> None: ...
     def transaction_retried(self, reason: str) -> None: ...
 
 
 class _Silent:
-    def transaction_ended(self, name: str, result: str) -> None: ...
+    def transaction_ended(self, name: str, result: TransactionResult) -> None: ...
     def transaction_retried(self, reason: str) -> None: ...
 
 
@@ -90,7 +91,7 @@ class Database:
         return await self._retrying(name, lambda: self._transaction_once(work, confirm), attempts=ATTEMPTS)
 
     async def _retrying(self, name: str, run: Callable[[], Awaitable[T]], *, attempts: int) -> T:
-        result = "failed"
+        result = TransactionResult.FAILED
         try:
             async for attempt in AsyncRetrying(
                 stop=stop_after_attempt(attempts),
@@ -101,10 +102,10 @@ class Database:
             ):
                 with attempt:
                     answer = await run()
-                    result = "committed"
+                    result = TransactionResult.COMMITTED
                     return answer
         except Abandon as abandoned:
-            result = "abandoned"
+            result = TransactionResult.ROLLED_BACK
             return abandoned.value  # type: ignore[return-value]  # the work's own type travels through Abandon
         except RetryTransaction as error:
             raise public_error(error) from error
@@ -115,7 +116,7 @@ class Database:
     def _before_retry(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, RetryTransaction):
-            self._observer.transaction_retried(explain(error.code))
+            self._observer.transaction_retried(error.reason)
             if error.error_class is not ErrorClass.RETRY:
                 self.pool.drop_idle()
 

@@ -14,7 +14,7 @@ from typing import Any, NewType, Protocol
 import aiomysql
 import pymysql.err
 
-from gitlab_sync.db.taxonomy import ErrorClass, classify, duplicate_key_name
+from gitlab_sync.db.taxonomy import ErrorClass, classify, duplicate_key_name, explain
 from gitlab_sync.errors import (
     DatabaseBusy,
     DatabaseDefect,
@@ -43,6 +43,15 @@ class RetryTransaction(DatabaseError):
         super().__init__(f"{code}: {message}")
         self.code = code
         self.error_class = error_class
+        self.reason = explain(code)
+
+
+class RunAgain(RetryTransaction):
+    """Raised by `work` when rows changed between its reading and its guarded write: roll back, run the whole function again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, message, ErrorClass.RETRY)
+        self.reason = "rows changed"
 
 
 def translate(error: BaseException) -> BaseException:

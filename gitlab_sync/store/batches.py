@@ -111,7 +111,7 @@ async def record_head_if_running(session: Session, batch: BatchRow, head_sha: st
 
 
 async def record_merge_request_if_running(
-    session: Session, batch: BatchRow, project_id: ProjectId, mr_iid: MrIid
+    session: Session, batch: BatchRow, project_id: ProjectId, mr_iid: MrIid, mr_url: str
 ) -> int:
     parameters = {
         "batch_id": batch.id,
@@ -119,6 +119,7 @@ async def record_merge_request_if_running(
         "token": session.token,
         "project_id": project_id,
         "mr_iid": mr_iid,
+        "mr_url": mr_url[:2000],
     }
     return await session.execute(statement("batch_record_merge_request_if_running"), parameters)
 

@@ -76,6 +76,7 @@ def batch_row(row: Row) -> BatchRow:
         head_sha=text_of(row["head_sha"]),
         project_id=None if row["project_id"] is None else ProjectId(row["project_id"]),
         mr_iid=None if row["mr_iid"] is None else MrIid(row["mr_iid"]),
+        mr_url=row["mr_url"],
         pipeline_id=row["pipeline_id"],
         merge_asked_at=row["merge_asked_at"],
         landed_sha=text_of(row["landed_sha"]),

@@ -1,0 +1,200 @@
+"""Settles a batch: the only code that moves a batch into a terminal state.
+
+Webhook, poller, sweep and operator may call this at the same moment for one batch; the database picks one winner.
+Never calls GitLab. Notifications are queued here in the same transaction and delivered by `outbox`. Counters move after
+COMMIT and by the winner only.
+
+Races considered:
+A  webhook and poller together: the guarded batch write comes first, so the second caller sees zero rows and stops; its
+   transaction is rolled back and the answer says which state won.
+B  sweep while publish is unfinished: publish's next guarded write meets a terminal batch and gives up.
+C  an operator's fail during A: one of the two wins, the other is answered with the state that won.
+D  the answer to COMMIT is lost: `db` looks for this attempt's token on the batch row before anybody is told anything.
+E  a fact was recorded meanwhile (version moved, status did not): LOST with an active `present`; the caller looks again.
+F  deadlock with a claimer that lost the slot: the whole settlement runs again with a fresh token.
+Not considered: two operators with the same intention; the second one's LOST is the right answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import assert_never
+
+from gitlab_sync.context import Context
+from gitlab_sync.db import Abandon, Session
+from gitlab_sync.errors import InvariantBroken
+from gitlab_sync.model import BatchRow, OnFailure
+from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, OperationStatus, Via, require_batch_edge
+from gitlab_sync.store import batches, bindings, operations, outbox, requests
+
+
+class Outcome(StrEnum):
+    """WON: everything is committed. LOST: somebody else moved the batch first; nothing was written."""
+
+    WON = "won"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a batch ends: into which state, why, and (landed) with which commit on the target branch."""
+
+    after: BatchStatus
+    reason_code: str
+    reason_text: str = ""
+    landed_sha: str | None = None
+    merged_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer of `settle`. `present` is the batch as it is now, whoever moved it; counts are this caller's own."""
+
+    outcome: Outcome
+    present: BatchRow | None
+    merged: int = 0
+    failed: int = 0
+    requeued: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    merged: int = 0
+    failed: int = 0
+    requeued: int = 0
+
+
+async def settle(ctx: Context, batch: BatchRow, ending: Ending, *, via: Via) -> Settled:
+    """Move `batch` into `ending.after` if it still is as read.
+
+    WON: everything is committed, counts are in the result. LOST: somebody else moved it first; nothing was written and
+    `present` says what won. Raises IllegalEdge for an edge that ends nothing.
+    """
+    require_batch_edge(batch.status, ending.after)
+    if ending.after not in TERMINAL_BATCH:
+        raise InvariantBroken(f"settling into {ending.after.name} would end nothing")
+
+    async def work(session: Session) -> _Moved:
+        return await _settle_once(ctx, session, batch, ending, via)
+
+    async def confirm(session: Session, token: bytes) -> bool:
+        return await batches.lock_token(session, batch.id, token)
+
+    moved = await ctx.db.transaction("settle", work, confirm=confirm)
+    if moved is Outcome.LOST:
+        return await _lost(ctx, batch, via)
+    await ctx.points.hit("settle.committed")
+    return await _won(ctx, batch, ending, via, moved)
+
+
+async def _settle_once(
+    ctx: Context, session: Session, batch: BatchRow, ending: Ending, via: Via
+) -> _Moved:
+    won = await batches.settle_if_status(
+        session,
+        batch,
+        after=ending.after,
+        via=via,
+        reason_code=ending.reason_code,
+        reason_text=ending.reason_text[:1000],
+        landed_sha=ending.landed_sha,
+    )
+    if won != 1:
+        raise Abandon(Outcome.LOST)
+    await ctx.points.hit("settle.after_batch")
+    moved = await _move_members(session, batch, ending)
+    await operations.insert_audit_of_moved(
+        session,
+        before=OperationStatus.MERGING,
+        via=via,
+        actor=f"batch:{batch.id}",
+        cause=ending.reason_code,
+        batch_id=batch.id,
+    )
+    await ctx.points.hit("settle.after_members")
+    await bindings.follow_moved(session)
+    await bindings.insert_history_of_moved(session, via)
+    await outbox.insert_settled(session, batch.id)
+    await ctx.points.hit("settle.after_outbox")
+    return moved
+
+
+async def _move_members(session: Session, batch: BatchRow, ending: Ending) -> _Moved:
+    """Requests before operations: the lock order of the whole engine."""
+    match ending.after:
+        case BatchStatus.SUCCEEDED:
+            taken = await requests.delete_of_batch(session, batch.id)
+            merged = await operations.land_if_merging(session, batch.id)
+            _require_same(batch, taken, merged)
+            return _Moved(merged=merged)
+        case BatchStatus.FAILED:
+            max_rounds = max_rounds_of(batch)
+            failed = await requests.delete_spent_of_batch(session, batch.id, max_rounds)
+            requeued = await requests.requeue_of_batch(session, batch.id)
+            moved = await operations.fail_or_requeue_if_merging(
+                session,
+                batch.id,
+                max_rounds=max_rounds,
+                reason_code=ending.reason_code,
+                reason_text=ending.reason_text[:1000],
+            )
+            _require_same(batch, failed + requeued, moved)
+            return _Moved(failed=failed, requeued=requeued)
+        case BatchStatus.RUNNING | BatchStatus.BLOCKED:
+            raise InvariantBroken("an active state settles nothing")
+        case never:
+            assert_never(never)
+
+
+def max_rounds_of(batch: BatchRow) -> int:
+    """How many rounds a member may use up under the policy the batch ran under; 0: a failed round fails its members."""
+    if batch.policy.get("on_failure") == OnFailure.FAIL:
+        return 0
+    return int(batch.policy.get("max_rounds", 3))
+
+
+def _require_same(batch: BatchRow, taken: int, moved: int) -> None:
+    if taken != moved:
+        raise InvariantBroken(f"batch {batch.id}: {taken} requests, but {moved} operations of it were merging")
+
+
+async def _lost(ctx: Context, batch: BatchRow, via: Via) -> Settled:
+    present = await ctx.db.read("batch", lambda session: batches.get(session, batch.id))
+    if present is not None and present.status in TERMINAL_BATCH:
+        ctx.metrics.settlement_lost(via)
+    ctx.log.info(
+        "settlement",
+        outcome=Outcome.LOST,
+        batch_id=batch.id,
+        partition=batch.partition_key,
+        via=via,
+        present=None if present is None else present.status.name,
+    )
+    return Settled(Outcome.LOST, present)
+
+
+async def _won(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _Moved) -> Settled:
+    partition = batch.partition_key
+    ctx.metrics.settled(partition, ending.after.name.lower(), via)
+    for result, count in (("merged", moved.merged), ("failed", moved.failed), ("requeued", moved.requeued)):
+        if count:
+            ctx.metrics.requests_moved(partition, result, count)
+    if ending.merged_at is not None:
+        ctx.metrics.detected(via, datetime.now(UTC).replace(tzinfo=None) - ending.merged_at)
+    ctx.log.info(
+        "settlement",
+        outcome=Outcome.WON,
+        batch_id=batch.id,
+        partition=partition,
+        via=via,
+        edge=f"{batch.status.name}->{ending.after.name}",
+        reason=ending.reason_code,
+        mr_iid=batch.mr_iid,
+        merged=moved.merged,
+        failed=moved.failed,
+        requeued=moved.requeued,
+    )
+    present = await ctx.db.read("batch", lambda session: batches.get(session, batch.id))
+    return Settled(Outcome.WON, present, moved.merged, moved.failed, moved.requeued)
