@@ -51,6 +51,7 @@ class WebhookResult(StrEnum):
     TOO_LARGE = "too_large"
     TOO_SLOW = "too_slow"
     UNAVAILABLE = "unavailable"
+    FAILED = "failed"
 
 
 class CallResult(StrEnum):

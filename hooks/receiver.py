@@ -1,0 +1,184 @@
+"""POST /hooks/gitlab: take a webhook delivery, remember it, make its batch due, answer fast. Nothing else.
+
+The payload is a hint that says which merge request to look at; the looking is the engine's, after the
+answer. Order: credentials from the headers, size and time of the body, its signature, JSON, the few fields,
+then one short transaction. Everything authentic is answered 2xx, also what is not ours, because GitLab
+disables hooks that are answered with errors.
+
+Races considered:
+A  the same delivery twice, also on two replicas: the unique key lets one be TAKEN, the other is DUPLICATE.
+B  the event arrives before the call that caused it was answered: the batch is found by its branch's name,
+   or not found, and then the poller looks.
+C  this process dies after the answer: the batch was made due in the database, so any replica looks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gitlab_sync.edge_values import Delivery, DeliveryAnswer
+from gitlab_sync.errors import CommitUnknown, DatabaseBusy, DatabaseUnavailable
+from gitlab_sync.telemetry import WebhookEvent, WebhookResult
+from hooks.auth import single_header
+from hooks.engine_port import EnginePort
+from hooks.limits import BodyLimits, read_body
+from hooks.payloads import BadPayload, Hint, Ignored, read_payload
+from hooks.problems import MALFORMED, UNAUTHORIZED, Problem
+from hooks.signature import Accepted, Pending, Refused, WebhookSecrets
+from hooks.strict_json import BadJson, read_json
+
+HOOK_LIMITS: Final = BodyLimits(size_bytes=1_048_576, deadline_s=5.0)
+LONGEST_DELIVERY_KEY_BYTES: Final = 255
+
+_RESULT_OF_STATUS: Final = {
+    401: WebhookResult.UNAUTHORIZED,
+    408: WebhookResult.TOO_SLOW,
+    413: WebhookResult.TOO_LARGE,
+}
+_RESULT_OF_ANSWER: Final = {
+    DeliveryAnswer.TAKEN: WebhookResult.TAKEN,
+    DeliveryAnswer.DUPLICATE: WebhookResult.DUPLICATE,
+    DeliveryAnswer.NOT_OURS: WebhookResult.NOT_OURS,
+    DeliveryAnswer.CONFLICT: WebhookResult.CONFLICT,
+}
+
+
+@dataclass(slots=True)
+class _Line:
+    """The canonical log line of one delivery, filled in on the way."""
+
+    event: WebhookEvent = WebhookEvent.UNREAD
+    result: WebhookResult = WebhookResult.FAILED
+    why: str = ""
+    delivery_id: str = ""
+    fields: dict[str, object] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+
+
+def gitlab_hook(engine: EnginePort, secrets: WebhookSecrets) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint, bound to its engine and secrets."""
+
+    async def receive(request: Request) -> Response:
+        line = _Line()
+        try:
+            return await _take(engine, secrets, request, line)
+        except Problem as problem:
+            line.result = _RESULT_OF_STATUS.get(problem.kind.status, WebhookResult.MALFORMED)
+            line.why = line.why or problem.detail
+            raise
+        except (DatabaseUnavailable, DatabaseBusy, CommitUnknown):
+            line.result = WebhookResult.UNAVAILABLE
+            raise
+        finally:
+            _tell(engine, line)
+
+    return receive
+
+
+async def _take(engine: EnginePort, secrets: WebhookSecrets, request: Request, line: _Line) -> Response:
+    credentials = _credentials(secrets, request, line)
+    body = await read_body(request, HOOK_LIMITS)
+    _check_signature(credentials, body, line)
+    line.delivery_id = _delivery_key(credentials, request, body)
+    hint = _read(body)
+    if isinstance(hint, Ignored):
+        line.event, line.result, line.why = WebhookEvent.OTHER, WebhookResult.IGNORED, hint.reason
+        return _answer(200, "ignored", hint.reason)
+    line.event = hint.event
+    line.fields = {"project_id": hint.project_id, "mr_iid": hint.mr_iid, "action": hint.action}
+    answer = await _hand_over(engine, line.delivery_id, body, hint)
+    line.result = _RESULT_OF_ANSWER[answer]
+    return _answer_of(answer)
+
+
+def _credentials(secrets: WebhookSecrets, request: Request, line: _Line) -> Accepted | Pending:
+    credentials = secrets.examine(request.scope["headers"])
+    if isinstance(credentials, Refused):
+        line.why = credentials.why
+        raise _unauthorized()
+    return credentials
+
+
+def _check_signature(credentials: Accepted | Pending, body: bytes, line: _Line) -> None:
+    if isinstance(credentials, Pending) and not credentials.verify(body):
+        line.why = "no configured key made the signature"
+        raise _unauthorized()
+
+
+def _unauthorized() -> Problem:
+    return Problem(UNAUTHORIZED, "give the hook the secret that the service is configured with")
+
+
+def _delivery_key(credentials: Accepted | Pending, request: Request, body: bytes) -> str:
+    """The signed id, or GitLab's Idempotency-Key (from 17.4); else a hash over path and body."""
+    unsigned = single_header(request.scope["headers"], b"idempotency-key")
+    given = credentials.delivery_id if isinstance(credentials, Pending) else unsigned
+    if (
+        given.isascii()
+        and given.decode("ascii").isprintable()
+        and 0 < len(given) <= LONGEST_DELIVERY_KEY_BYTES
+    ):
+        return given.decode("ascii")
+    return "sha256:" + hashlib.sha256(request.url.path.encode() + b"\n" + body).hexdigest()
+
+
+def _read(body: bytes) -> Hint | Ignored:
+    try:
+        return read_payload(read_json(body))
+    except (BadJson, BadPayload) as error:
+        raise Problem(MALFORMED, str(error)) from None
+
+
+async def _hand_over(engine: EnginePort, key: str, body: bytes, hint: Hint) -> DeliveryAnswer:
+    delivery = Delivery(
+        key=key,
+        body_hash=hashlib.sha256(body).digest(),
+        event=hint.event,
+        project_id=hint.project_id,
+        mr_iid=hint.mr_iid,
+        source_branch=hint.source_branch,
+    )
+    return await engine.accept_delivery(delivery)
+
+
+def _answer_of(answer: DeliveryAnswer) -> Response:
+    match answer:
+        case DeliveryAnswer.TAKEN:
+            return _answer(202, "taken", "the batch is looked at now")
+        case DeliveryAnswer.DUPLICATE:
+            return _answer(200, "duplicate", "it came before")
+        case DeliveryAnswer.NOT_OURS:
+            return _answer(200, "not_ours", "no active batch has this merge request")
+        case DeliveryAnswer.CONFLICT:
+            raise Problem(MALFORMED, "send another Idempotency-Key: this one came before with another body")
+
+
+def _answer(status: int, result: str, detail: str) -> Response:
+    return JSONResponse({"result": result, "detail": detail}, status)
+
+
+def _tell(engine: EnginePort, line: _Line) -> None:
+    engine.ctx.metrics.webhook_answered(line.event, line.result)
+    if line.result in _ACCEPTED:
+        engine.ctx.metrics.webhook_accepted()
+    engine.ctx.log.info(
+        "webhook",
+        outcome=line.result,
+        kind=line.event,
+        delivery_id=line.delivery_id or None,
+        why=line.why or None,
+        duration_ms=round((time.perf_counter() - line.started) * 1_000, 1),
+        **line.fields,
+    )
+
+
+_ACCEPTED: Final = frozenset(
+    {WebhookResult.TAKEN, WebhookResult.DUPLICATE, WebhookResult.NOT_OURS, WebhookResult.IGNORED}
+)
