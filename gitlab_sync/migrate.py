@@ -48,7 +48,8 @@ Files: TypeAlias = Mapping[str, Migration]
 
 _CONNECT_LIMIT_S: Final = 10
 _LOCK_WAIT_TIMEOUT: Final = 1205
-_CONNECTION_LOST: Final = frozenset({0, 2006, 2013, 4031})
+# Lost, killed, interrupted, shutting down: the server has not said that the statement was refused.
+_CUT_OFF: Final = frozenset({0, 1053, 1317, 1927, 2006, 2013, 2055, 4031})
 
 
 class Outcome(StrEnum):
@@ -198,8 +199,8 @@ class _Run:
     def _stopped(self, migration: Migration, number: int, error: pymysql.MySQLError) -> str:
         where = f"{migration.file} stopped at statement {number} of {len(migration.statements)}, "
         what = f"{_first_line(migration.statements[number - 1])!r}: {error}. "
-        if error.args[0] in _CONNECTION_LOST:
-            return where + what + "The connection was lost, so it may have taken effect. " + ways_on(number)
+        if error.args[0] in _CUT_OFF:
+            return where + what + "It was cut off and may have taken effect. " + ways_on(number)
         if number == 1:
             _do(self._cursor, statement("schema_migration_forget_if_nothing_done"), file=migration.file)
             return where + what + "Nothing of the file is applied: mend the cause and run migrate again"
@@ -251,7 +252,7 @@ def _session(target: DatabaseTarget, patience: Patience) -> Iterator[DictCursor]
 def _translated(error: pymysql.MySQLError) -> DatabaseError:
     """What the runner's own statements died of; a migration's statement ends in a report instead."""
     code = error.args[0] if error.args else 0
-    if code in _CONNECTION_LOST:
+    if code in _CUT_OFF:
         return DatabaseUnavailable(
             f"the connection was lost ({error}): look with migrate --status, then run it again"
         )
