@@ -1,13 +1,15 @@
 """What the engine may ask of GitLab: the port that publish, reconcile and settlement's callers speak to.
 
-Two implementations: `gitlab_client` (the real one) and stand-ins in tests. Plain values of `model` in and out; nobody
-here knows of HTTP.
+Two implementations: `gitlab_client` (the real one) and stand-ins in tests. Plain values of `model` in and
+out; nobody here knows of HTTP.
 
 Every method raises, and raises nothing else:
-- GitLabUnavailable: nothing was changed, try again later. Reads also end here after their own retries, and every
-  call ends here at once while the host has asked for a pause (`retry_after_s` says how long).
-- GitLabRefused: GitLab understood and refused; repeating does not help. Carries the status and GitLab's own text.
-- OutcomeUnknown: a write whose answer is lost. Look at GitLab before doing anything else, and adopt what is there.
+- GitLabUnavailable: nothing was changed, try again later. Reads also end here after their own retries, and
+  every call ends here at once while the host has asked for a pause (`retry_after_s` says how long).
+- GitLabRefused: GitLab understood and refused; repeating does not help. Carries the status and
+  GitLab's own text.
+- OutcomeUnknown: a write whose answer is lost. Look at GitLab before doing anything else, and adopt what
+  is there.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class MergeAnswer(StrEnum):
     """What GitLab said to "merge this head". Neither is proof: re-read the MR and believe only its state.
 
     ACCEPTED: it took the order; the MR may still be locked, or, with a merge that runs later, opened.
-    NOT_NOW: not mergeable, head moved, another answer is in the way, or no right to merge: the MR tells which.
+    NOT_NOW: not mergeable, head moved, another answer is in the way, or no right to merge: the MR tells
+    which.
     """
 
     ACCEPTED = "accepted"
@@ -43,7 +46,7 @@ class GitLabGateway(Protocol):
     """One GitLab instance, as far as the engine depends on it."""
 
     async def project(self, project: int | str) -> ProjectInfo:
-        """Return the project, by id or by path. A 404 is GitLabRefused: gone, or the token does not see it."""
+        """Return the project, by id or path. A 404 is GitLabRefused: gone, or the token does not see it."""
         ...
 
     async def branch(self, project: int | str, branch: str) -> BranchInfo | None:
@@ -71,15 +74,15 @@ class GitLabGateway(Protocol):
     ) -> CommitInfo:
         """Create `branch` at `start_sha` and commit `files` on it, in one call.
 
-        GitLabRefused with status 400: the branch exists (an earlier attempt made it: look and adopt), or a file is
-        not in the state its change expects. OutcomeUnknown: look at the branch.
+        GitLabRefused with status 400: the branch exists (an earlier attempt made it: look and adopt), or a
+        file is not in the state its change expects. OutcomeUnknown: look at the branch.
         """
         ...
 
     async def merge_requests_of_branch(
         self, project_id: ProjectId, source_branch: str
     ) -> list[MergeRequestInfo]:
-        """Return the MRs of `source_branch` in every state, newest first. The list view: no pipeline in it."""
+        """Return the MRs of `source_branch` in every state, newest first; a list shows no pipelines."""
         ...
 
     async def open_merge_request(
@@ -92,7 +95,7 @@ class GitLabGateway(Protocol):
         description: str,
         labels: Sequence[str],
     ) -> MergeRequestInfo:
-        """Open an MR that deletes its source branch once merged. Status 409: an open one exists (look and adopt)."""
+        """Open an MR that keeps its branch when merged. Status 409: an open one exists (look and adopt)."""
         ...
 
     async def merge_request(self, project_id: ProjectId, iid: MrIid) -> MergeRequestInfo | None:

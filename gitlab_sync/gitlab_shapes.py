@@ -1,0 +1,148 @@
+"""From GitLab's JSON objects to the values of `model`, and back for a commit's actions. Pure.
+
+Reads only the fields the engine uses and ignores all others, so that a newer GitLab does not break it. A
+field that must be there and is not, or is of another type, raises UnexpectedShape: an answer that cannot be
+believed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from gitlab_sync.model import (
+    BranchInfo,
+    CommitInfo,
+    ComposedFile,
+    FileChange,
+    FileContent,
+    MergeRequestInfo,
+    MrIid,
+    PipelineInfo,
+    ProjectId,
+    ProjectInfo,
+)
+
+Shape = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class UnexpectedShape(ValueError):
+    """GitLab's answer is JSON, but not the object that was asked for."""
+
+
+def project(shape: Shape) -> ProjectInfo:
+    """Read a project; the merge settings are empty if the token may not see them."""
+    return ProjectInfo(
+        id=ProjectId(_need(shape, "id", int)),
+        path=_need(shape, "path_with_namespace", str),
+        default_branch=_text(shape, "default_branch"),
+        merge_method=_text(shape, "merge_method"),
+        squash_option=_text(shape, "squash_option"),
+    )
+
+
+def branch(shape: Shape) -> BranchInfo:
+    """Read a branch with the commit it points to."""
+    commit = _need(shape, "commit", dict)
+    return BranchInfo(
+        name=_need(shape, "name", str),
+        sha=_need(commit, "id", str),
+        parent_shas=tuple(commit.get("parent_ids") or ()),
+        message=_text(commit, "message"),
+    )
+
+
+def commit(shape: Shape) -> CommitInfo:
+    """Read a commit, one just made included."""
+    return CommitInfo(sha=_need(shape, "id", str), parent_shas=tuple(shape.get("parent_ids") or ()))
+
+
+def file_content(path: str, shape: Shape) -> FileContent:
+    """Decode a file answer; a content that does not match its own hash is not believed."""
+    text = _need(shape, "content", str)
+    try:
+        content = base64.b64decode(text, validate=False)
+    except binascii.Error as error:
+        raise UnexpectedShape(f"content of {path!r} is not base64") from error
+    digest = hashlib.sha256(content).hexdigest()
+    if shape.get("content_sha256") not in (None, digest):
+        raise UnexpectedShape(f"content of {path!r} does not match its content_sha256")
+    return FileContent(path=path, content=content, sha256=digest)
+
+
+def merge_request(shape: Shape) -> MergeRequestInfo:
+    """Read an MR. Of a list view the pipeline, the merge error and a fresh merge status are missing."""
+    return MergeRequestInfo(
+        project_id=ProjectId(_need(shape, "project_id", int)),
+        iid=MrIid(_need(shape, "iid", int)),
+        state=_need(shape, "state", str),
+        sha=shape.get("sha") or None,
+        source_branch=_need(shape, "source_branch", str),
+        target_branch=_need(shape, "target_branch", str),
+        detailed_merge_status=_text(shape, "detailed_merge_status"),
+        merge_error=shape.get("merge_error") or None,
+        description=_text(shape, "description"),
+        web_url=_text(shape, "web_url"),
+        merge_commit_sha=shape.get("merge_commit_sha") or None,
+        squash_commit_sha=shape.get("squash_commit_sha") or None,
+        merged_at=moment(shape.get("merged_at")),
+        closed_at=moment(shape.get("closed_at")),
+        head_pipeline=_pipeline(shape.get("head_pipeline")),
+    )
+
+
+def is_of_own_project(shape: Shape) -> bool:
+    """True if an MR's source branch is in its target project: a fork may hold a branch of the same name."""
+    return shape.get("source_project_id") == shape.get("project_id")
+
+
+def moment(text: object) -> datetime | None:
+    """Read a time in either of GitLab's two forms as naive UTC. None: there is none."""
+    if not text:
+        return None
+    if not isinstance(text, str):
+        raise UnexpectedShape(f"{text!r} is not a time")
+    try:
+        time = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError as error:
+        raise UnexpectedShape(f"{text!r} is not a time") from error
+    return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+
+
+def commit_actions(files: Sequence[ComposedFile]) -> list[dict[str, str]]:
+    """Spell composed files as the actions of a commit; content travels as base64, so any bytes survive."""
+    return [_action(file) for file in files]
+
+
+def _action(file: ComposedFile) -> dict[str, str]:
+    action = {"action": file.change.value, "file_path": file.path}
+    if file.change is not FileChange.DELETE:
+        action |= {"encoding": "base64", "content": base64.b64encode(file.content).decode("ascii")}
+    return action
+
+
+def _pipeline(shape: Shape | None) -> PipelineInfo | None:
+    if not shape:
+        return None
+    return PipelineInfo(
+        id=_need(shape, "id", int),
+        status=_need(shape, "status", str),
+        sha=_need(shape, "sha", str),
+        source=_text(shape, "source"),
+    )
+
+
+def _need(shape: Shape, key: str, kind: type[T]) -> T:
+    value = shape.get(key)
+    if not isinstance(value, kind):
+        raise UnexpectedShape(f"{key} is {type(value).__name__}, {kind.__name__} expected")
+    return value
+
+
+def _text(shape: Shape, key: str) -> str:
+    return str(shape.get(key) or "")

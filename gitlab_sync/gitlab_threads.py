@@ -1,0 +1,74 @@
+"""The bounded pool of threads in which GitLab is called, each thread with clients and sessions of its own.
+
+The pool's size is the limit on calls to GitLab at one time. A thread has one client a token, made on first
+use. Knows nothing of the library: it is handed what makes a client, which exceptions are failures and what
+they say. An exception that is not on that list is a defect and goes through to the caller as it is.
+
+Races considered:
+A  a call is cancelled before its turn: it leaves the queue and is never sent. While it runs: it runs on.
+B  sessions are closed after the pool has ended, so never under a running call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from gitlab_sync.gitlab_errors import CallKind, Failure, GitLabCall
+from gitlab_sync.gitlab_http import OneHostSession
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKit(Generic[C]):
+    """How a thread makes its client for a kind of call, and how it reads the exceptions of that client."""
+
+    make_session: Callable[[], OneHostSession]
+    make_client: Callable[[CallKind, OneHostSession], C]
+    expected: tuple[type[Exception], ...]
+    describe: Callable[[Exception, OneHostSession], Failure]
+
+
+class GitLabThreads(Generic[C]):
+    """Runs blocking calls; `close` waits for those under way."""
+
+    def __init__(self, kit: ClientKit[C], threads: int) -> None:
+        self._kit = kit
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gitlab")
+        self._local = threading.local()
+        self._sessions: list[OneHostSession] = []
+
+    async def run(self, call: GitLabCall, work: Callable[[C], T]) -> T | Failure:
+        """Run `work` once with a client of its thread; what it raised as expected comes back as a Failure."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, call, work)
+
+    async def close(self) -> None:
+        """Let the running calls end, then close every connection."""
+        await asyncio.to_thread(self._pool.shutdown)
+        for session in self._sessions:
+            session.close()
+
+    def _guarded(self, call: GitLabCall, work: Callable[[C], T]) -> T | Failure:
+        session, client = self._own(call.kind)
+        session.call = call
+        session.answer = None
+        try:
+            return work(client)
+        except self._kit.expected as error:
+            return self._kit.describe(error, session)
+
+    def _own(self, kind: CallKind) -> tuple[OneHostSession, C]:
+        mine: dict[CallKind, tuple[OneHostSession, C]] | None = getattr(self._local, "clients", None)
+        if mine is None:
+            mine = self._local.clients = {}
+        if kind not in mine:
+            session = self._kit.make_session()
+            self._sessions.append(session)
+            mine[kind] = (session, self._kit.make_client(kind, session))
+        return mine[kind]
