@@ -229,7 +229,7 @@ class PrivateServer:
     def _make_tcp_user(self) -> None:
         """A user for TCP: root's empty password is for the socket, whose folder only we may enter.
 
-        At every launch, because a killed FAST server may have forgotten it. MariaDB makes more roots than one.
+        At every launch: a killed FAST server may have forgotten it. MariaDB makes more roots than one.
         """
         user = f"'{_TCP_USER}'@'127.0.0.1'"
         self.address.execute(

@@ -1,0 +1,74 @@
+# gitlab-sync. Every target does all of its own set-up: a fresh machine needs Python 3.11 or later (with venv), git and
+# make. `make` alone lists the targets.
+#
+# Recipes print nothing of their own to stdout: the last line of `make demo ONCE=1` is read by programs.
+
+PYTHON ?= python3
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.installed-run
+DEV := $(VENV)/.installed-dev
+SCRIPTS := .ci/run gitlab_sync/sandbox/database/install-mysql.sh
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit check bench clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  Variables: ONCE=1 and REQUESTS=n (demo), WORKERS=n (test), PYTEST_ARGS='-k word' (test, test-unit),"
+	@echo "  PYTHON=python3.12 (which interpreter makes .venv)."
+
+demo: $(RUN) ## watch requests land: database, GitLab simulator, two replicas (ONCE=1 REQUESTS=120: end after a summary)
+	@$(BIN)/gitlab-sync sandbox $(if $(filter-out 0 no,$(ONCE)),--once) $(if $(REQUESTS),--requests $(REQUESTS))
+
+test: $(DEV) ## run the whole suite on MySQL and on MariaDB
+	@$(BIN)/python -m gitlab_sync.sandbox.database
+	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+	@$(BIN)/pytest tests --ignore=tests/unit -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-unit: $(DEV) ## run the unit tests: seconds, no server
+	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+
+check: $(DEV) ## format, lint, types, import rules, dependencies, shell scripts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/deptry .
+	@$(BIN)/shellcheck --severity=warning $(SCRIPTS)
+
+bench: $(DEV) ## measure, print the tables, write one JSON file
+	@$(BIN)/python bench/run.py
+
+clean: ## remove what was made in this folder (the user's cache folder with the servers stays)
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@find hooks gitlab_sync sql tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Two stamps: the demo installs a third of what the tests need. Each is as old as the pyproject.toml it was made from.
+$(RUN): pyproject.toml
+	@$(make-venv)
+	@echo "installing gitlab-sync into $(VENV)" >&2
+	@$(BIN)/python -m pip install --quiet --editable '.[sandbox]' >&2
+	@touch $@
+
+$(DEV): pyproject.toml
+	@$(make-venv)
+	@echo "installing gitlab-sync and its development tools into $(VENV)" >&2
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' >&2
+	@touch $@ $(RUN)
+
+# A .venv whose interpreter has gone (or is too old) is made anew.
+define make-venv
+	command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. Debian: apt-get install python3 python3-venv" >&2; exit 1; }; \
+	new_enough='import sys; sys.exit(sys.version_info < (3, 11))'; \
+	$(PYTHON) -c "$$new_enough" || { echo "$$($(PYTHON) --version) is too old: gitlab-sync needs Python 3.11 or later. make PYTHON=python3.12 names another one" >&2; exit 1; }; \
+	$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is incomplete. Debian: apt-get install python3-venv" >&2; exit 1; }; \
+	$(BIN)/python -c "$$new_enough" 2>/dev/null && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+endef
