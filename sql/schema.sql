@@ -18,6 +18,7 @@ CREATE TABLE merge_batch (
   head_sha         VARBINARY(64)  NULL,
   project_id       BIGINT         NULL,
   mr_iid           BIGINT         NULL,
+  mr_url           VARCHAR(2000)  NULL,
   pipeline_id      BIGINT         NULL,
   published_at     DATETIME(6)    NULL,
   merge_asked_at   DATETIME(6)    NULL,
