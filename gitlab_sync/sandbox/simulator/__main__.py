@@ -1,0 +1,56 @@
+"""`python -m gitlab_sync.sandbox.simulator`: serves one instance until SIGTERM or Ctrl-C.
+
+Prints one JSON line with its address once connections are accepted; everything else is told through the control plane.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from gitlab_sync.sandbox.simulator.config import SimConfig
+from gitlab_sync.sandbox.simulator.serving import address_of, build_server, listen
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; 0 after a clean stop."""
+    options = _parser().parse_args(arguments)
+    listener = listen(options.host, options.port)
+    base_url = address_of(listener)
+    config = SimConfig(
+        root=options.root,
+        sim_token=options.sim_token,
+        version=options.version,
+        hook_workers=options.hook_workers,
+        seed=options.seed,
+    )
+    server = build_server(config, base_url, lambda _: _announce(base_url))
+    # The server raises the signal again after its own shutdown; that must not turn a clean stop into a death.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    server.run([listener])
+    return 0
+
+
+def _announce(base_url: str) -> None:
+    print(json.dumps({"base_url": base_url, "pid": os.getpid()}), flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gitlab_sync.sandbox.simulator", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
+    parser.add_argument("--root", type=Path, required=True, help="folder for the repositories")
+    parser.add_argument("--sim-token", required=True, help="secret of the control plane")
+    parser.add_argument("--version", default="19.0.0", help="the GitLab version it claims to be")
+    parser.add_argument("--hook-workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1, help="seed of fault rules that name none")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What the simulator saw and what came of it: the independent witness of a run.
+
+Reads only. The repositories are checked by git itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from gitlab_sync.sandbox.simulator.core import Simulator, iso
+from gitlab_sync.sandbox.simulator.deliveries import Delivery
+from gitlab_sync.sandbox.simulator.state import MergeRequest, Project
+
+LOG_LENGTH = 1_000
+
+
+def audit_report(
+    sim: Simulator, key: str | None, *, files_ref: str | None, log_ref: str | None
+) -> dict[str, Any]:
+    """Report on all projects or one; file contents and a log of a ref are added on request."""
+    projects = [sim.world.project(key)] if key else list(sim.world.projects.values())
+    return {
+        "api_calls": dict(sorted(sim.audit.api_calls.items())),
+        "deliveries": deliveries_summary(sim),
+        "timers_pending": sim.clock.pending,
+        "timer_failures": list(sim.clock.failures),
+        "projects": {
+            project.path: _project(project, files_ref=files_ref, log_ref=log_ref)
+            for project in projects
+            if project
+        },
+    }
+
+
+def deliveries_summary(sim: Simulator) -> dict[str, Any]:
+    log = sim.deliveries.log
+    return {
+        "total": len(log),
+        "pending": sim.deliveries.pending,
+        "duplicates": sum(delivery.copy_of is not None for delivery in log),
+        "by_outcome": dict(Counter(str(delivery.outcome) for delivery in log)),
+    }
+
+
+def delivery_row(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "id": delivery.id,
+        "hook_id": delivery.hook.id,
+        "project": delivery.hook.project.path,
+        "kind": delivery.kind,
+        "action": delivery.action,
+        "iid": delivery.iid,
+        "key": delivery.key,
+        "copy_of": delivery.copy_of,
+        "mishap": delivery.mishap,
+        "outcome": delivery.outcome,
+        "status": delivery.status,
+        "queued_at": iso(delivery.queued_at),
+        "sent_at": iso(delivery.sent_at),
+    }
+
+
+def files_at(project: Project, ref: str) -> dict[str, str]:
+    """Return path -> text of every file at a ref; bytes that are no text are replaced."""
+    sha = project.repo.resolve(ref)
+    entries = project.repo.files(sha) if sha else {}
+    return {path: project.repo.blob(entry.sha).decode("utf-8", "replace") for path, entry in entries.items()}
+
+
+def log_of(project: Project, ref: str) -> list[dict[str, Any]]:
+    sha = project.repo.resolve(ref)
+    commits = project.repo.log(sha, limit=LOG_LENGTH) if sha else []
+    return [
+        {
+            "sha": c.sha,
+            "parents": list(c.parents),
+            "author": c.author.name,
+            "title": c.title,
+            "message": c.message,
+        }
+        for c in commits
+    ]
+
+
+def _project(project: Project, *, files_ref: str | None, log_ref: str | None) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "id": project.id,
+        "branches": project.repo.branches(),
+        "merge_requests": [_merge_request(mr) for mr in project.merge_requests.values()],
+        "pipelines": len(project.pipelines),
+        "fsck": project.repo.fsck(),
+    }
+    if files_ref:
+        report["files"] = files_at(project, files_ref)
+    if log_ref:
+        report["log"] = log_of(project, log_ref)
+    return report
+
+
+def _merge_request(mr: MergeRequest) -> dict[str, Any]:
+    return {
+        "iid": mr.iid,
+        "state": mr.state,
+        "title": mr.title,
+        "source_branch": mr.source_branch,
+        "target_branch": mr.target_branch,
+        "head_sha": mr.head_sha,
+        "merge_commit_sha": mr.merge_commit_sha,
+        "squash_commit_sha": mr.squash_commit_sha,
+        "merged_at": iso(mr.merged_at),
+        "pipelines": [pipeline.status for pipeline in mr.pipelines],
+    }

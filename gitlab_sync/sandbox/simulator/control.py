@@ -1,0 +1,170 @@
+"""Drives the control plane from tests and the demo: one method for each order, plain dictionaries back.
+
+Speaks HTTP only, so it works the same for a simulator in a thread, in another process or left running by a demo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+
+import httpx2
+
+Json = dict[str, Any]
+LIMIT_S = 60.0
+
+
+class ControlRefused(Exception):
+    """The control plane did not take an order; status and reason are the text."""
+
+
+class SimControl:
+    """A client of the control plane; use it as a context manager or call `close`."""
+
+    def __init__(self, base_url: str, sim_token: str) -> None:
+        headers = {"X-Sim-Token": sim_token}
+        self._http = httpx2.Client(
+            base_url=f"{base_url}/__sim", headers=headers, timeout=LIMIT_S, trust_env=False
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- setting the stage ---------------------------------------------------------------------------------------------
+
+    def add_user(
+        self, username: str, *, token: str | None = None, role: int = 0, scopes: Sequence[str] = ("api",)
+    ) -> Json:
+        """Create a person or bot with a role in every project (GitLab's numbers) and, if given, a token."""
+        body = {"username": username, "token": token, "role": role, "scopes": list(scopes)}
+        return self._post("/users", body)
+
+    def add_token(self, username: str, token: str, scopes: Sequence[str] = ("api",)) -> Json:
+        return self._post("/tokens", {"username": username, "token": token, "scopes": list(scopes)})
+
+    def revoke_token(self, token: str) -> None:
+        self._post("/tokens/revoke", {"token": token})
+
+    def restore_token(self, token: str) -> None:
+        self._post("/tokens/revoke", {"token": token, "revoked": False})
+
+    def set_role(self, project: int | str, username: str, role: int) -> None:
+        self._post(f"{_project(project)}/role", {"username": username, "role": role})
+
+    def set_timings(self, **seconds: float) -> None:
+        """Change timings by their names in `config.Timings`."""
+        self._post("/timings", dict(seconds))
+
+    def add_project(self, path: str, files: Mapping[str, str] | None = None, **more: Any) -> Json:
+        """Create a project; more: default_branch, settings, plan, push_level, merge_level, username (owner)."""
+        return self._post("/projects", {"path": path, "files": dict(files or {}), **more})
+
+    def set_plan(self, project: int | str, *outcomes: str, duration_s: float = 0.2) -> None:
+        """Say how the next pipelines end (`success`, `failed`, `skipped`, `none`, ...); the last outcome stays."""
+        self._post(f"{_project(project)}/plan", {"outcomes": list(outcomes), "duration_s": duration_s})
+
+    # -- what people do ------------------------------------------------------------------------------------------------
+
+    def push(
+        self, project: int | str, branch: str, files: Mapping[str, str] | None = None, **more: Any
+    ) -> str:
+        """Push as a person; more: message, deleted, start_branch, username, merge (a branch to merge in). New head."""
+        body = {"branch": branch, "files": dict(files or {}), **more}
+        return str(self._post(f"{_project(project)}/push", body)["head"])
+
+    def delete_branch(self, project: int | str, branch: str, username: str = "root") -> None:
+        self._post(f"{_project(project)}/branches/delete", {"branch": branch, "username": username})
+
+    def merge(self, project: int | str, iid: int, username: str = "root") -> Json:
+        """Merge as a person, as soon as it can be merged."""
+        return self._post(f"{_mr(project, iid)}/merge", {"username": username})
+
+    def close_mr(self, project: int | str, iid: int, username: str = "root") -> Json:
+        return self._post(f"{_mr(project, iid)}/close", {"username": username})
+
+    def reopen_mr(self, project: int | str, iid: int, username: str = "root") -> Json:
+        return self._post(f"{_mr(project, iid)}/reopen", {"username": username})
+
+    def delete_mr(self, project: int | str, iid: int) -> None:
+        self._post(f"{_mr(project, iid)}/delete", {})
+
+    def stick_mr(self, project: int | str, iid: int, for_s: float) -> None:
+        """Leave a merge request in `locked` for some simulated seconds."""
+        self._post(f"{_mr(project, iid)}/stick", {"for_s": for_s})
+
+    def set_pipeline(self, project: int | str, pipeline_id: int, status: str) -> None:
+        self._post(f"{_project(project)}/pipelines/{pipeline_id}", {"status": status})
+
+    # -- faults and time -----------------------------------------------------------------------------------------------
+
+    def add_fault(self, kind: str, **rule: Any) -> Json:
+        """Add an API fault; members as in `faults.FaultRule`."""
+        return self._post("/faults", {"kind": kind, **rule})
+
+    def faults(self) -> list[Json]:
+        return cast("list[Json]", self._call("GET", "/faults"))
+
+    def clear_faults(self) -> None:
+        self._call("DELETE", "/faults")
+
+    def add_hook_fault(self, mishap: str, **rule: Any) -> Json:
+        """Add a hook fault; members as in `hook_faults.HookRule`."""
+        return self._post("/hook_faults", {"mishap": mishap, **rule})
+
+    def hook_faults(self) -> list[Json]:
+        return cast("list[Json]", self._call("GET", "/hook_faults"))
+
+    def clear_hook_faults(self) -> None:
+        self._call("DELETE", "/hook_faults")
+
+    def advance_clock(self, seconds: float) -> None:
+        self._post("/clock/advance", {"seconds": seconds})
+
+    # -- the witness ---------------------------------------------------------------------------------------------------
+
+    def deliveries(self) -> list[Json]:
+        return cast("list[Json]", self._call("GET", "/deliveries"))
+
+    def await_deliveries(self, limit_s: float = 15.0) -> bool:
+        """Wait until no event is queued; False: some still were at the limit."""
+        return bool(self._post("/deliveries/wait", {"limit_s": limit_s})["settled"])
+
+    def audit(
+        self, project: int | str | None = None, *, files: str | None = None, log: str | None = None
+    ) -> Json:
+        """Report on calls, merge requests, deliveries and git's health; `files` and `log` name a ref to show."""
+        wanted = {"project": project, "files": files, "log": log}
+        query = {name: str(value) for name, value in wanted.items() if value is not None}
+        return cast("Json", self._call("GET", "/audit", query=query))
+
+    def files(self, project: int | str, ref: str = "main") -> dict[str, str]:
+        return cast("dict[str, str]", self._call("GET", f"{_project(project)}/files", query={"ref": ref}))
+
+    def log(self, project: int | str, ref: str = "main") -> list[Json]:
+        return cast("list[Json]", self._call("GET", f"{_project(project)}/log", query={"ref": ref}))
+
+    def _post(self, path: str, body: Json) -> Json:
+        return cast("Json", self._call("POST", path, body=body))
+
+    def _call(self, method: str, path: str, *, body: Json | None = None, query: Json | None = None) -> Any:
+        response = self._http.request(method, path, json=body, params=query)
+        if response.status_code != 200:
+            raise ControlRefused(f"{method} {path}: {response.status_code} {response.text}")
+        return response.json()
+
+
+def _project(project: int | str) -> str:
+    return f"/projects/{str(project).replace('/', '%2F')}"
+
+
+def _mr(project: int | str, iid: int) -> str:
+    return f"{_project(project)}/merge_requests/{iid}"

@@ -1,0 +1,63 @@
+"""Who may do what: tokens, scopes, roles and protected branches. Nothing finer than GitLab's roles is modelled."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden, not_found, refused
+from gitlab_sync.sandbox.simulator.state import Project, Protection, Role, Token, User, World
+
+_READING = {"GET", "HEAD"}
+
+
+def authenticate(world: World, secret: str | None, method: str) -> User:
+    """Return the token's user; raises 401 for an unknown or revoked token, 403 for a scope that is too small."""
+    token = world.tokens.get(secret or "")
+    if token is None or token.revoked:
+        raise refused(401, "401 Unauthorized")
+    if not _scope_allows(token, method):
+        raise ApiError(
+            403,
+            {
+                "error": "insufficient_scope",
+                "error_description": "The request requires higher privileges than provided by the access token.",
+                "scope": "api",
+            },
+        )
+    return token.user
+
+
+def project_for(world: World, key: str, user: User, needed: Role) -> Project:
+    """Return a project the user may act in; one the user cannot see does not exist."""
+    project = world.project(key)
+    if project is None or user.role_in(project.id) == Role.NONE:
+        raise not_found("Project Not Found")
+    if user.role_in(project.id) < needed:
+        raise forbidden()
+    return project
+
+
+def protection_of(project: Project, branch: str) -> Protection | None:
+    """Return the protection that covers a branch; None: not protected."""
+    return project.protections.get(branch) or next(
+        (rule for rule in project.protections.values() if fnmatch.fnmatchcase(branch, rule.name)), None
+    )
+
+
+def may_push(user: User, project: Project, branch: str) -> bool:
+    rule = protection_of(project, branch)
+    return _has_level(user, project, rule.push_level if rule else Role.DEVELOPER)
+
+
+def may_merge(user: User, project: Project, branch: str) -> bool:
+    rule = protection_of(project, branch)
+    return _has_level(user, project, rule.merge_level if rule else Role.DEVELOPER)
+
+
+def _has_level(user: User, project: Project, level: int) -> bool:
+    """Level 0 of a protection means no one at all, whatever their role."""
+    return level > 0 and user.role_in(project.id) >= level
+
+
+def _scope_allows(token: Token, method: str) -> bool:
+    return "api" in token.scopes or (method in _READING and "read_api" in token.scopes)

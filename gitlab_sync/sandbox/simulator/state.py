@@ -1,0 +1,233 @@
+"""What the simulated instance knows: users, tokens, projects, merge requests, pipelines, hooks.
+
+Plain mutable records, touched under the clock's lock only. No behaviour beyond look-ups: the rules live in the modules
+named after them. Times are simulated Unix seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from gitlab_sync.sandbox.simulator.git import Repository
+
+
+class Role(IntEnum):
+    """Access levels, GitLab's numbers."""
+
+    NONE = 0
+    GUEST = 10
+    REPORTER = 20
+    DEVELOPER = 30
+    MAINTAINER = 40
+    OWNER = 50
+
+
+class MrState(StrEnum):
+    OPENED = "opened"
+    LOCKED = "locked"
+    MERGED = "merged"
+    CLOSED = "closed"
+
+
+STATE_IDS = {MrState.OPENED: 1, MrState.CLOSED: 2, MrState.MERGED: 3, MrState.LOCKED: 4}
+
+
+class MergeStatus(StrEnum):
+    """The old `merge_status`: how far the mergeability check has come."""
+
+    PREPARING = "preparing"
+    UNCHECKED = "unchecked"
+    CHECKING = "checking"
+    CAN = "can_be_merged"
+    CANNOT = "cannot_be_merged"
+
+
+@dataclass(slots=True)
+class User:
+    id: int
+    username: str
+    name: str
+    email: str
+    is_admin: bool = False
+    default_role: Role = Role.NONE
+    roles: dict[int, Role] = field(default_factory=dict)
+
+    def role_in(self, project_id: int) -> Role:
+        return Role.OWNER if self.is_admin else self.roles.get(project_id, self.default_role)
+
+
+@dataclass(slots=True)
+class Token:
+    user: User
+    scopes: frozenset[str]
+    revoked: bool = False
+
+
+@dataclass(slots=True)
+class PipelinePlan:
+    """What the next pipelines do. `outcomes` is used up from the left, its last one stays; `none` makes no pipeline."""
+
+    outcomes: list[str]
+    duration_s: float = 0.2
+
+    def next_outcome(self) -> str:
+        return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+
+
+@dataclass(slots=True)
+class Protection:
+    """A protected branch; `name` may hold `*`."""
+
+    id: int
+    name: str
+    push_level: int
+    merge_level: int
+    allow_force_push: bool = False
+
+
+@dataclass(slots=True)
+class Label:
+    id: int
+    title: str
+    created_at: float
+
+
+@dataclass(slots=True)
+class Project:
+    id: int
+    path: str
+    default_branch: str
+    repo: Repository
+    created_at: float
+    owner: User
+    settings: dict[str, Any]
+    description: str = ""
+    plan: PipelinePlan | None = None
+    protections: dict[str, Protection] = field(default_factory=dict)
+    merge_requests: dict[int, MergeRequest] = field(default_factory=dict)
+    pipelines: dict[int, Pipeline] = field(default_factory=dict)
+    hooks: dict[int, Hook] = field(default_factory=dict)
+    labels: dict[str, Label] = field(default_factory=dict)
+    last_iid: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def namespace(self) -> str:
+        return self.path.rsplit("/", 1)[0]
+
+
+@dataclass(slots=True)
+class MergeRequest:
+    id: int
+    iid: int
+    project: Project
+    title: str
+    description: str
+    source_branch: str
+    target_branch: str
+    author: User
+    created_at: float
+    updated_at: float
+    head_sha: str
+    base_sha: str
+    start_sha: str
+    state: MrState = MrState.OPENED
+    merge_status: MergeStatus = MergeStatus.PREPARING
+    check_round: int = 0
+    labels: list[str] = field(default_factory=list)
+    assignees: list[User] = field(default_factory=list)
+    reviewers: list[User] = field(default_factory=list)
+    squash: bool = False
+    remove_source: bool = False
+    discussions_open: bool = False
+    auto_merge_by: User | None = None
+    prepared_at: float | None = None
+    merged_at: float | None = None
+    merged_by: User | None = None
+    closed_at: float | None = None
+    closed_by: User | None = None
+    merge_commit_sha: str | None = None
+    squash_commit_sha: str | None = None
+    merge_error: str | None = None
+    changes_count: int | None = None
+    edited_at: float | None = None
+    edited_by: User | None = None
+    pipelines: list[Pipeline] = field(default_factory=list)
+    listed_as: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+    @property
+    def draft(self) -> bool:
+        return self.title.lower().startswith(("draft:", "[draft]", "(draft)"))
+
+    @property
+    def head_pipeline(self) -> Pipeline | None:
+        """Return the newest pipeline of exactly the present head."""
+        return next((p for p in reversed(self.pipelines) if p.sha == self.head_sha), None)
+
+
+@dataclass(slots=True)
+class Pipeline:
+    id: int
+    iid: int
+    project: Project
+    sha: str
+    ref: str
+    source: str
+    user: User
+    created_at: float
+    updated_at: float
+    status: str = "created"
+    started_at: float | None = None
+    finished_at: float | None = None
+    merge_request: MergeRequest | None = None
+
+
+@dataclass(slots=True)
+class Hook:
+    id: int
+    project: Project
+    url: str
+    created_at: float
+    flags: dict[str, Any]
+    token: str = field(default="", repr=False)
+    signing_token: str = field(default="", repr=False)
+    custom_headers: dict[str, str] = field(default_factory=dict)
+    failures: int = 0
+    disabled_until: float | None = None
+    disabled_for_good: bool = False
+
+
+class World:
+    """The instance's records and its number sequences."""
+
+    def __init__(self) -> None:
+        self.users: dict[int, User] = {}
+        self.tokens: dict[str, Token] = {}
+        self.projects: dict[int, Project] = {}
+        self._numbers: dict[str, itertools.count[int]] = {}
+
+    def number(self, kind: str) -> int:
+        """Return the next id of its kind."""
+        return next(self._numbers.setdefault(kind, itertools.count(1)))
+
+    def project(self, key: str) -> Project | None:
+        """Find a project by number or by full path."""
+        if key.isdigit():
+            return self.projects.get(int(key))
+        return next((p for p in self.projects.values() if p.path == key), None)
+
+    def user(self, username: str) -> User | None:
+        return next((u for u in self.users.values() if u.username == username), None)
+
+    def add_user(self, username: str, **more: Any) -> User:
+        number = self.number("user")
+        name = more.pop("name", None) or username
+        user = User(number, username, name, f"{username}@example.com", **more)
+        self.users[number] = user
+        return user
