@@ -1,0 +1,40 @@
+"""What should follow from what GitLab shows of a batch: `decide` and the words of its answers. Pure."""
+
+from gitlab_sync.verdict.decide import counted_pipeline, decide
+from gitlab_sync.verdict.values import (
+    Block,
+    BlockReason,
+    GiveUp,
+    MemberFate,
+    Merge,
+    NotPublished,
+    Observation,
+    Patience,
+    Publish,
+    Settle,
+    SettleReason,
+    Unblock,
+    Verdict,
+    Wait,
+    WaitReason,
+)
+
+__all__ = [
+    "Block",
+    "BlockReason",
+    "GiveUp",
+    "MemberFate",
+    "Merge",
+    "NotPublished",
+    "Observation",
+    "Patience",
+    "Publish",
+    "Settle",
+    "SettleReason",
+    "Unblock",
+    "Verdict",
+    "Wait",
+    "WaitReason",
+    "counted_pipeline",
+    "decide",
+]

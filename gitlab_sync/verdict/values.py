@@ -1,0 +1,142 @@
+"""The words of a verdict: what should follow for a batch, and the reasons that go with it. Pure values.
+
+Reasons end in columns, metrics and notifications: a word once used keeps its meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from gitlab_sync.model import BatchRow, MergeRequestInfo
+from gitlab_sync.states import BatchStatus
+
+
+class WaitReason(StrEnum):
+    """What a batch is waiting for."""
+
+    PIPELINE_NOT_YET = "pipeline_not_yet"  # none was made for our head so far, and it is early
+    PIPELINE_RUNNING = "pipeline_running"
+    GITLAB_CHECKING = "gitlab_checking"  # GitLab has not made up its mind about the MR
+    MERGE_ASKED = "merge_asked"  # we asked a moment ago
+    MERGING = "merging"  # the MR is locked: GitLab is at it
+    PEOPLE = "people"  # merge mode manual or train
+    STILL_BLOCKED = "still_blocked"
+
+
+class BlockReason(StrEnum):
+    """Why a batch is BLOCKED: somebody has to do something. The last three come from others than `decide`."""
+
+    FOREIGN_PUSH = "foreign_push"
+    CONFLICT = "conflict"
+    NEEDS_ACTION = "needs_action"
+    PIPELINE_FAILED = "pipeline_failed"
+    PIPELINE_SKIPPED = "pipeline_skipped"
+    PIPELINE_CANCELED = "pipeline_canceled"
+    PIPELINE_MANUAL = "pipeline_manual"
+    PIPELINE_MISSING = "pipeline_missing"
+    FOREIGN_BRANCH = "foreign_branch"
+    ACCESS_REFUSED = "access_refused"
+    PUBLISH_REFUSED = "publish_refused"
+
+
+class SettleReason(StrEnum):
+    """Why a batch ended. OTHER_HEAD: merged, but with a head that is not the one we pushed."""
+
+    MERGED = "merged"
+    MERGED_OTHER_HEAD = "merged_other_head"
+    CLOSED_BY_PERSON = "closed_by_person"
+    TIMED_OUT = "timed_out"
+    NEVER_PUBLISHED = "never_published"
+    MR_DELETED = "mr_deleted"
+    PIPELINE_FAILED = "pipeline_failed"
+    PIPELINE_SKIPPED = "pipeline_skipped"
+    PIPELINE_CANCELED = "pipeline_canceled"
+    PIPELINE_MANUAL = "pipeline_manual"
+    PIPELINE_MISSING = "pipeline_missing"
+
+
+class MemberFate(StrEnum):
+    """What becomes of the members of a failed round: as `on_failure` says, or as a pipeline rule says."""
+
+    BY_POLICY = "by_policy"
+    REQUEUE = "requeue"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class NotPublished:
+    """The batch has no recorded MR, so there is nothing to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A batch and what GitLab shows of its MR. None: it has one, and GitLab says there is none."""
+
+    batch: BatchRow
+    merge_request: MergeRequestInfo | NotPublished | None
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a missing pipeline is no news, and after how long a merge is asked for again."""
+
+    pipeline_appears_s: float = 60
+    merge_again_s: float = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again later."""
+
+    reason: WaitReason
+    pipeline_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Make branch, commit and MR exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Ask GitLab to merge exactly this head."""
+
+    sha: str
+    pipeline_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Keep the slot and tell people; `text` holds GitLab's own word where there is one."""
+
+    reason: BlockReason
+    text: str
+    pipeline_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    """The cause is gone: run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """GitLab has finished with the MR: record it. `result` is SUCCEEDED or FAILED."""
+
+    result: BatchStatus
+    reason: SettleReason
+    landed_sha: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Close the MR if there is one, read it again, merged wins, else settle FAILED for `reason`."""
+
+    reason: SettleReason
+    members: MemberFate = MemberFate.BY_POLICY
+    pipeline_id: int | None = None
+
+
+Verdict: TypeAlias = Wait | Publish | Merge | Block | Unblock | Settle | GiveUp
