@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 
@@ -48,7 +48,7 @@ class TokenBook:
         return found if given else None
 
 
-def require(request: Request, tokens: TokenBook, scope: Scope) -> Caller:
+def require(request: Request[Any], tokens: TokenBook, scope: Scope) -> Caller:
     """The caller, if their token has `scope`. Raises Problem 401 or 403."""
     caller = tokens.find(request.scope["headers"])
     if caller is None:

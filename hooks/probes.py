@@ -1,0 +1,31 @@
+"""Probes and metrics: is the process alive, should it get traffic, what has it counted. Open to everybody.
+
+`/livez` asks nothing of anybody, `/readyz` tells what the loops have seen lately (schema, database,
+draining) without asking the database itself. GitLab being away is never a reason to be unready.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse, Response
+
+from hooks.endpoints import EdgeRequest
+
+
+async def livez(_request: EdgeRequest) -> Response:
+    """200 as long as the event loop turns."""
+    return JSONResponse({"status": "alive"})
+
+
+async def readyz(request: EdgeRequest) -> Response:
+    """200 when this replica should get traffic; 503 names what is missing."""
+    readiness = request.state["parts"].engine.ready()
+    checks = {check.name: check.problem or "ok" for check in readiness.checks}
+    body = {"status": "ready" if readiness.is_ready else "unready", "checks": checks}
+    return JSONResponse(body, 200 if readiness.is_ready else 503)
+
+
+async def metrics(request: EdgeRequest) -> Response:
+    """The exposition that the scraper's Accept header asks for."""
+    accept = request.headers.get("accept", "")
+    content, content_type = request.state["parts"].engine.ctx.metrics.render(accept)
+    return Response(content, headers={"Content-Type": content_type})
