@@ -1,7 +1,7 @@
 """A simulated GitLab instance over real git repositories and real HTTP in both directions.
 
-Timings are parameters, not measurements; there are roles but no finer permissions, no forks, no LFS, no real CI and no
-merge trains. Passing here is no statement about any GitLab version.
+Timings are parameters, not measurements; there are roles but no finer permissions, no forks, no LFS, no
+real CI and no merge trains. Passing here is no statement about any GitLab version.
 """
 
 from gitlab_sync.sandbox.simulator.app import create_app

@@ -1,6 +1,7 @@
 """`python -m gitlab_sync.sandbox.simulator`: serves one instance until SIGTERM or Ctrl-C.
 
-Prints one JSON line with its address once connections are accepted; everything else is told through the control plane.
+Prints one JSON line with its address once connections are accepted; everything else is told through the
+control plane.
 """
 
 from __future__ import annotations

@@ -16,10 +16,24 @@ from gitlab_sync.sandbox.simulator.signing import is_signing_token
 from gitlab_sync.sandbox.simulator.state import Hook, Project, Role
 
 LOG_KEPT_S = 7 * 86_400
-_EVENTS = (
-    "push issues confidential_issues deployment releases merge_requests tag_push note confidential_note job "
-    "pipeline wiki_page feature_flag milestone emoji resource_access_token"
-).split()
+_EVENTS = [
+    "push",
+    "issues",
+    "confidential_issues",
+    "deployment",
+    "releases",
+    "merge_requests",
+    "tag_push",
+    "note",
+    "confidential_note",
+    "job",
+    "pipeline",
+    "wiki_page",
+    "feature_flag",
+    "milestone",
+    "emoji",
+    "resource_access_token",
+]
 _TRIGGERS = {"merge_requests_events": "merge_request", "pipeline_events": "pipeline"}
 
 

@@ -20,10 +20,25 @@ from gitlab_sync.sandbox.simulator.repo_views import commit_view, diffs
 from gitlab_sync.sandbox.simulator.rights import may_push
 from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project, Role, User
 
-_EDITABLE = (
-    "title description labels add_labels remove_labels state_event target_branch squash remove_source_branch "
-    "assignee_id assignee_ids reviewer_ids milestone_id discussion_locked allow_collaboration merge_after"
-).split()
+_EDITABLE = [
+    "title",
+    "description",
+    "labels",
+    "add_labels",
+    "remove_labels",
+    "state_event",
+    "target_branch",
+    "squash",
+    "remove_source_branch",
+    "assignee_id",
+    "assignee_ids",
+    "reviewer_ids",
+    "milestone_id",
+    "discussion_locked",
+    "allow_collaboration",
+    "merge_after",
+]
+_STATES = {"all", *MrState}
 _ORDERS: dict[str, Callable[[MergeRequest], Any]] = {
     "created_at": lambda mr: (mr.created_at, mr.id),
     "updated_at": lambda mr: (mr.updated_at, mr.id),
@@ -171,9 +186,11 @@ def _shown(call: Call, mr: MergeRequest) -> dict[str, Any]:
 
 def _wanted(mr: MergeRequest, params: Params) -> bool:
     state = params.text("state") or "all"
+    if state not in _STATES:
+        raise ApiError(400, {"error": "state does not have a valid value"})
     iids = params.numbers("iids")
     return (
-        (state == "all" or mr.state == MrState(state))
+        state in ("all", mr.state)
         and (not iids or mr.iid in iids)
         and params.text("source_branch", mr.source_branch) == mr.source_branch
         and params.text("target_branch", mr.target_branch) == mr.target_branch

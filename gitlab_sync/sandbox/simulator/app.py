@@ -1,6 +1,7 @@
 """The simulator as a Starlette app: one literal list of routes, and the layers around it.
 
-From outside to inside: fault rules, raw-path routing, routes. Serve it with `serving`, which can also cut connections.
+From outside to inside: fault rules, raw-path routing, routes. Serve it with `serving`, which can also cut
+connections.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ class NoCutter:
     """Stands in where the app is served by something that cannot cut connections."""
 
     def cut(self, scope: Scope) -> None:
+        del scope
         raise RuntimeError("serve the simulator with its own server to cut connections")
 
 
@@ -167,10 +169,10 @@ def _routes(sim: Simulator) -> list[Route]:
     return [*api, *control, Route("/-/health", _health, methods=["GET"])]
 
 
-async def _health(_: Request) -> Response:
+async def _health(_request: Request) -> Response:
     return PlainTextResponse("GitLab OK")
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
+async def _no_route(_request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     return JSONResponse({"error": f"{status} Not Found"}, status_code=status)

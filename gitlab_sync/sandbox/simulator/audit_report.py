@@ -24,7 +24,8 @@ def audit_report(
         "api_calls": dict(sorted(sim.audit.api_calls.items())),
         "deliveries": deliveries_summary(sim),
         "timers_pending": sim.clock.pending,
-        "timer_failures": list(sim.clock.failures),
+        "failures": [*sim.clock.failures, *sim.audit.failures],
+        "api_faults": [rule.view() for rule in sim.api_faults],
         "projects": {
             project.path: _project(project, files_ref=files_ref, log_ref=log_ref)
             for project in projects

@@ -1,12 +1,14 @@
 """The simulator's clock, its timers and its one lock.
 
-Real time plus an offset that the control plane can push forward. All state is touched under `lock` only; a timer's
-action runs under it too. A handler that must wait (`pause`, `wait_for`) gives the lock up meanwhile.
+Real time plus an offset that the control plane can push forward. All state is touched under `lock` only;
+a timer's action runs under it too. A handler that must wait (`pause`, `wait_for`) gives the lock up
+meanwhile.
 
 Races considered:
-A  the clock is advanced while timers are due in between: they run in the order of their due times, each seeing its
-   own time, so an hour is the same whether it is waited for or skipped.
-B  a timer's action fails: the failure is kept for the audit and the clock goes on; one bug must not freeze the rest.
+A  the clock is advanced while timers are due in between: they run in the order of their due times, each
+   seeing its own time, so an hour is the same whether it is waited for or skipped.
+B  a timer's action fails: the failure is kept for the audit and the clock goes on; one bug must not
+   freeze the rest.
 """
 
 from __future__ import annotations
@@ -100,6 +102,6 @@ class Clock:
         _, _, action = heapq.heappop(self._due)
         try:
             action()
-        except Exception:  # see race B
+        except Exception:  # noqa: BLE001 - see race B
             self.failures.append(traceback.format_exc())
         self._changed.notify_all()

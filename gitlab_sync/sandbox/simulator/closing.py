@@ -23,7 +23,7 @@ def close(sim: Simulator, mr: MergeRequest, user: User) -> None:
 
 
 def reopen(sim: Simulator, mr: MergeRequest, user: User) -> None:
-    """Reopen a closed merge request; anything else is left as it is. 409 if another one is open for its branches."""
+    """Reopen a closed merge request, else change nothing; 409 if another is open for its branches."""
     if mr.state is not MrState.CLOSED:
         return
     refuse_twin(mr.project, mr.source_branch, mr.target_branch)

@@ -18,7 +18,7 @@ class DateForm(StrEnum):
 
 
 class HookDisabling(StrEnum):
-    """Whether failing hooks are paused and finally disabled (on at GitLab.com, off by default on own instances)."""
+    """Whether failing hooks are paused, then disabled (on at GitLab.com, off by default on own instances)."""
 
     ON = "on"
     OFF = "off"

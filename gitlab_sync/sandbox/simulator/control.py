@@ -1,6 +1,7 @@
 """Drives the control plane from tests and the demo: one method for each order, plain dictionaries back.
 
-Speaks HTTP only, so it works the same for a simulator in a thread, in another process or left running by a demo.
+Speaks HTTP only, so it works the same for a simulator in a thread, in another process or left running by
+a demo.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class SimControl:
     def close(self) -> None:
         self._http.close()
 
-    # -- setting the stage ---------------------------------------------------------------------------------------------
+    # -- setting the stage -------------------------------------------------------------------------
 
     def add_user(
         self, username: str, *, token: str | None = None, role: int = 0, scopes: Sequence[str] = ("api",)
@@ -65,19 +66,19 @@ class SimControl:
         self._post("/timings", dict(seconds))
 
     def add_project(self, path: str, files: Mapping[str, str] | None = None, **more: Any) -> Json:
-        """Create a project; more: default_branch, settings, plan, push_level, merge_level, username (owner)."""
+        """Create a project; more: default_branch, settings, plan, push_level, merge_level, username."""
         return self._post("/projects", {"path": path, "files": dict(files or {}), **more})
 
     def set_plan(self, project: int | str, *outcomes: str, duration_s: float = 0.2) -> None:
-        """Say how the next pipelines end (`success`, `failed`, `skipped`, `none`, ...); the last outcome stays."""
+        """Say how the next pipelines end (`success`, `failed`, `skipped`, `none`...); the last one stays."""
         self._post(f"{_project(project)}/plan", {"outcomes": list(outcomes), "duration_s": duration_s})
 
-    # -- what people do ------------------------------------------------------------------------------------------------
+    # -- what people do ----------------------------------------------------------------------------
 
     def push(
         self, project: int | str, branch: str, files: Mapping[str, str] | None = None, **more: Any
     ) -> str:
-        """Push as a person; more: message, deleted, start_branch, username, merge (a branch to merge in). New head."""
+        """Push as a person and return the new head; more: as in `people.Push`, and username."""
         body = {"branch": branch, "files": dict(files or {}), **more}
         return str(self._post(f"{_project(project)}/push", body)["head"])
 
@@ -104,7 +105,7 @@ class SimControl:
     def set_pipeline(self, project: int | str, pipeline_id: int, status: str) -> None:
         self._post(f"{_project(project)}/pipelines/{pipeline_id}", {"status": status})
 
-    # -- faults and time -----------------------------------------------------------------------------------------------
+    # -- faults and time ---------------------------------------------------------------------------
 
     def add_fault(self, kind: str, **rule: Any) -> Json:
         """Add an API fault; members as in `faults.FaultRule`."""
@@ -129,7 +130,7 @@ class SimControl:
     def advance_clock(self, seconds: float) -> None:
         self._post("/clock/advance", {"seconds": seconds})
 
-    # -- the witness ---------------------------------------------------------------------------------------------------
+    # -- the witness -------------------------------------------------------------------------------
 
     def deliveries(self) -> list[Json]:
         return cast("list[Json]", self._call("GET", "/deliveries"))
@@ -141,7 +142,7 @@ class SimControl:
     def audit(
         self, project: int | str | None = None, *, files: str | None = None, log: str | None = None
     ) -> Json:
-        """Report on calls, merge requests, deliveries and git's health; `files` and `log` name a ref to show."""
+        """Report on calls, merge requests, deliveries, git's health; `files` and `log` name a ref to show."""
         wanted = {"project": project, "files": files, "log": log}
         query = {name: str(value) for name, value in wanted.items() if value is not None}
         return cast("Json", self._call("GET", "/audit", query=query))

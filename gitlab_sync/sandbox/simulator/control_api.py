@@ -1,7 +1,7 @@
 """The control plane: what a test or the demo tells the simulated instance to be and to do.
 
-Its own prefix, its own token, never delayed or spoiled by fault rules. Bodies are JSON objects; unknown members are
-refused by the record they fill, so a misspelt experiment does not run silently.
+Its own prefix, its own token, never delayed or spoiled by fault rules. Bodies are JSON objects; unknown
+members are refused by the record they fill, so a misspelt experiment does not run silently.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _handle(sim: Simulator, handler: OrderHandler, request: Request, body: bytes
             return respond(Answer(400, {"message": f"{type(error).__name__}: {error}"}))
 
 
-# -- setting the stage -----------------------------------------------------------------------------------------------
+# -- setting the stage -----------------------------------------------------------------------------
 
 
 def add_user(order: Order) -> Body:
@@ -143,7 +143,7 @@ def _plan(body: Body) -> PipelinePlan:
     return plan
 
 
-# -- people ----------------------------------------------------------------------------------------------------------
+# -- people ----------------------------------------------------------------------------------------
 
 
 def push(order: Order) -> Body:
@@ -191,7 +191,7 @@ def set_pipeline(order: Order) -> None:
     set_status(order.sim, pipeline, order.body["status"])
 
 
-# -- faults, time, witness -------------------------------------------------------------------------------------------
+# -- faults, time, witness -------------------------------------------------------------------------
 
 
 def add_fault(order: Order) -> Body:

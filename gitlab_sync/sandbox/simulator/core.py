@@ -37,9 +37,10 @@ DEFAULT_SETTINGS: dict[str, Any] = {
 
 @dataclass(slots=True)
 class Audit:
-    """Counts of what was asked of the instance."""
+    """Counts of what was asked of the instance, and the simulator's own failures (a sound run has none)."""
 
     api_calls: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
     limited: dict[tuple[int, int], list[float]] = field(default_factory=dict)
 
 
@@ -75,7 +76,7 @@ class Simulator:
         self.world.tokens[secret] = token
         return token
 
-    def add_project(
+    def add_project(  # noqa: PLR0913 - a project has that many things to choose
         self,
         path: str,
         *,

@@ -1,7 +1,8 @@
 """Sends hook events in the background: at most once, by several workers, so without any order.
 
-The payload is frozen when the event is queued; headers, signature and the disabled check belong to the moment of
-sending. No retry, ever: a failure is counted against the hook, and a hook that keeps failing is paused, then ended.
+The payload is frozen when the event is queued; headers, signature and the disabled check belong to the
+moment of sending. No retry, ever: a failure is counted against the hook, and a hook that keeps failing is
+paused, then ended.
 
 Races considered:
 A  two workers fail the same hook at once: the counter moves under the lock, both failures count.

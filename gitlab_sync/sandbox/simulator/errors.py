@@ -1,6 +1,7 @@
 """How the simulator says no: one exception that carries status, body and headers of the answer.
 
-The texts are facts of GitLab's interface; those not verified against a real instance are marked where they are raised.
+The texts are facts of GitLab's interface; those not verified against a real instance are marked where
+they are raised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Faults of the API: an outer layer that delays, cuts, replaces or spoils answers by rule.
 
-A rule's place matters for writes: a reset or an error status AFTER the effect is the ambiguous answer a client must
-survive. The first rule that fires and is not a mere delay decides. The control plane is never touched.
+A rule's place matters for writes: a reset or an error status AFTER the effect is the ambiguous answer a
+client must survive. The first rule that fires and is not a mere delay decides. The control plane is never
+touched.
 """
 
 from __future__ import annotations

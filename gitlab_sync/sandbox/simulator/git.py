@@ -1,7 +1,7 @@
 """A bare repository driven by git plumbing: SHAs, merges and conflicts are git's own.
 
-Never a work tree, never the user's git configuration. Refs move by compare-and-swap, so a lost race is seen.
-The caller holds the simulator's lock; nothing here locks.
+Never a work tree, never the user's git configuration. Refs move by compare-and-swap, so a lost race is
+seen. The caller holds the simulator's lock; nothing here locks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Repository:
         self._run("config", "gc.auto", "0")
         self._run("config", "core.fsync", "none")
 
-    # -- refs ------------------------------------------------------------------------------------------------------
+    # -- refs --------------------------------------------------------------------------------------
 
     def branches(self) -> dict[str, str]:
         """Return every branch with its head."""
@@ -125,7 +125,7 @@ class Repository:
         """Hold a commit alive under a ref of the house (a merge request's head)."""
         self._run("update-ref", ref, sha)
 
-    # -- writing ---------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def write_blobs(self, contents: Sequence[bytes]) -> list[str]:
         """Store contents as blobs, in one call of git."""
@@ -164,7 +164,7 @@ class Repository:
         flags = [flag for parent in parents for flag in ("-p", parent)]
         return self._run("commit-tree", tree, *flags, data=message.encode(), env=env).decode().strip()
 
-    # -- merging ---------------------------------------------------------------------------------------------------
+    # -- merging -----------------------------------------------------------------------------------
 
     def merged_tree(self, ours: str, theirs: str) -> str | None:
         """Return the tree of a clean merge; None: the two conflict."""
@@ -188,7 +188,7 @@ class Repository:
         line = self._run("rev-list", "--first-parent", "--ancestry-path", f"{head}..{tip}").decode().split()
         return line[-1] if line else head
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def commit(self, sha: str) -> Commit:
         """Read one commit."""
@@ -251,7 +251,7 @@ class Repository:
         done = self._try("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
         return (done.stdout + done.stderr).decode().strip() if done.returncode else ""
 
-    # -- running git -----------------------------------------------------------------------------------------------
+    # -- running git -------------------------------------------------------------------------------
 
     def _verify(self, revision: str) -> str | None:
         done = self._try("rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}")

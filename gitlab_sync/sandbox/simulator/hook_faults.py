@@ -1,7 +1,7 @@
 """Mishaps on the way from GitLab to the receiver, chosen by rules with a seeded random generator.
 
-A rule looks at every event in the order it is queued. The first rule that fires decides; the others do not see the
-event. Nothing here sends anything.
+A rule looks at every event in the order it is queued. The first rule that fires decides; the others do
+not see the event. Nothing here sends anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class HookMishap(StrEnum):
     DUPLICATE_SAME_KEY = "duplicate_same_key"
     DUPLICATE_NEW_KEY = "duplicate_new_key"
     DELAY = "delay"
-    WRONG_TOKEN = "wrong_token"
+    WRONG_TOKEN = "wrong_token"  # noqa: S105 - a mishap, not a secret
     BAD_SIGNATURE = "bad_signature"
     OLD_TIMESTAMP = "old_timestamp"
     NO_ACTION = "no_action"

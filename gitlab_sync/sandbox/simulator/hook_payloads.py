@@ -1,6 +1,7 @@
 """Builds the bodies of hook events from the state, field by field as GitLab does.
 
-Bodies hold a picture of one moment; they are frozen by the caller. Personal addresses stay hidden, as by default.
+Bodies hold a picture of one moment; they are frozen by the caller. Personal addresses stay hidden, as by
+default.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Says whether a merge request could be merged, as slowly and as coarsely as GitLab does.
 
-The check is asynchronous: a push makes the answer unknown, a single GET starts the check, the result comes later. Only
-the first failing reason is shown, CI last.
+The check is asynchronous: a push makes the answer unknown, a single GET starts the check, the result
+comes later. Only the first failing reason is shown, CI last.
 
 Races considered:
 A  a push arrives while a check runs: the check's round number is stale, its result is thrown away.

@@ -1,11 +1,11 @@
-"""Merges: the merge call's checks in GitLab's order, the merge itself, and merges that a push to the target caused.
+"""Merges: the merge call's checks in GitLab's order, the merge itself, and merges caused by a push.
 
-Marking a merge request merged happens in one place, `_mark_merged`; the `merge` event is queued there, so it can reach
-the receiver before the caller of the merge has an answer.
+Marking a merge request merged happens in one place, `_mark_merged`; the `merge` event is queued there, so
+it can reach the receiver before the caller of the merge has an answer.
 
 Races considered:
-A  a push to the target while the merge request is locked: the merge is made onto the target as it is then; if that
-   conflicts, the merge request goes back to opened with a `merge_error`.
+A  a push to the target while the merge request is locked: the merge is made onto the target as it is
+   then; if that conflicts, the merge request goes back to opened with a `merge_error`.
 B  a push to the source while locked: the head that was checked is merged, not the late one.
 C  two merge calls at once: the second finds it locked and gets 405.
 D  a close while locked: closing changes nothing, the merge wins.
@@ -71,7 +71,7 @@ def merge_when_green(sim: Simulator, mr: MergeRequest) -> None:
 
 
 def target_moved(sim: Simulator, project: Project, branch: str, old: str | None, user: User) -> None:
-    """Settle what a new head of a target branch means: some are merged by it, the rest must be checked anew."""
+    """Settle what a new head of a target means: some are merged by it, the rest must be checked anew."""
     tip = project.repo.branch(branch)
     for mr in list(project.merge_requests.values()):
         if tip and mr.target_branch == branch and mr.state is MrState.OPENED and _landed(mr, old, tip):

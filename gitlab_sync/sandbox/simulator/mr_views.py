@@ -21,7 +21,7 @@ _NO_TIME = {
 
 def mr_basic(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
     """Return what both views share: the row of a list."""
-    return {**_identity(sim, mr), **_people(sim, mr), **_branches(sim, mr), **_merge_facts(mr)}
+    return {**_identity(sim, mr), **_people(sim, mr), **_branches(mr), **_merge_facts(mr)}
 
 
 def mr_listed(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _people(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
     }
 
 
-def _branches(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
+def _branches(mr: MergeRequest) -> dict[str, Any]:
     return {
         "target_branch": mr.target_branch,
         "source_branch": mr.source_branch,

@@ -1,7 +1,7 @@
 """Opens, edits and deletes merge requests.
 
-A new one is not ready: it is `preparing` until its diff exists, and only then the `open` event goes out and the
-pipeline starts.
+A new one is not ready: it is `preparing` until its diff exists, and only then the `open` event goes out
+and the pipeline starts.
 """
 
 from __future__ import annotations
@@ -133,11 +133,11 @@ def _branch_heads(project: Project, wish: MrWish) -> tuple[str, str]:
 
 
 def _prepared(sim: Simulator, mr: MergeRequest, user: User) -> None:
+    if mr.iid not in mr.project.merge_requests:
+        return
     mr.prepared_at = sim.clock.now()
     mr.changes_count = len(mr.project.repo.changes(mr.base_sha, mr.head_sha))
     mr.merge_status = MergeStatus.UNCHECKED
-    if mr.iid not in mr.project.merge_requests:
-        return
     merge_request_changed(sim, mr, "open", user, changes={"merge_status": _pair("preparing", "unchecked")})
     if mr.state is MrState.OPENED:
         start_for(sim, mr, user)

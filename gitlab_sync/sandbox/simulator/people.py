@@ -1,7 +1,7 @@
 """What people do in the instance beside the service: push, merge, close, reopen, delete, unlock.
 
-They act through the same rules as the API, with one difference: a person looks at the page until the merge button is
-there, so a merge by a person waits for the checks instead of being refused.
+They act through the same rules as the API, with one difference: a person looks at the page until the
+merge button is there, so a merge by a person waits for the checks instead of being refused.
 """
 
 from __future__ import annotations

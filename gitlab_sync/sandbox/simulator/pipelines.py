@@ -1,7 +1,8 @@
 """Runs pretended pipelines: a plan says how they end, the clock when.
 
-Only merge request pipelines exist here. Statuses may go back (a retry takes failed to running): the control plane may
-set any status at any time, and what the plan had in mind for that pipeline is then void.
+Only merge request pipelines exist here. Statuses may go back (a retry takes failed to running): the
+control plane may set any status at any time, and what the plan had in mind for that pipeline is then
+void.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ STATUSES = FINAL | {
 
 
 def start_for(sim: Simulator, mr: MergeRequest, user: User) -> Pipeline | None:
-    """Create the pipeline of a merge request's present head; None: neither a plan nor a CI file asks for one."""
+    """Create the pipeline of the present head; None: neither a plan nor a CI file asks for one."""
     plan = mr.project.plan or _default_plan(mr)
     outcome = plan.next_outcome() if plan else NO_PIPELINE
     if plan is None or outcome == NO_PIPELINE:

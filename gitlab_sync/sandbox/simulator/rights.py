@@ -1,4 +1,4 @@
-"""Who may do what: tokens, scopes, roles and protected branches. Nothing finer than GitLab's roles is modelled."""
+"""Who may do what: tokens, scopes, roles and protected branches; nothing finer than roles is modelled."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ import fnmatch
 from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden, not_found, refused
 from gitlab_sync.sandbox.simulator.state import Project, Protection, Role, Token, User, World
 
+_TOO_LITTLE = "The request requires higher privileges than provided by the access token."
 _READING = {"GET", "HEAD"}
 
 
 def authenticate(world: World, secret: str | None, method: str) -> User:
-    """Return the token's user; raises 401 for an unknown or revoked token, 403 for a scope that is too small."""
+    """Return the token's user; raises 401 for an unknown or revoked token, 403 for too small a scope."""
     token = world.tokens.get(secret or "")
     if token is None or token.revoked:
         raise refused(401, "401 Unauthorized")
     if not _scope_allows(token, method):
-        raise ApiError(
-            403,
-            {
-                "error": "insufficient_scope",
-                "error_description": "The request requires higher privileges than provided by the access token.",
-                "scope": "api",
-            },
-        )
+        body = {"error": "insufficient_scope", "error_description": _TOO_LITTLE, "scope": "api"}
+        raise ApiError(403, body)
     return token.user
 
 

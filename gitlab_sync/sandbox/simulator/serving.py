@@ -1,7 +1,7 @@
 """Runs the simulator over real HTTP on loopback: in a thread for tests, in this process for the command.
 
-The socket listens before the app starts, so the address is known early and no client is refused. The server's protocol
-remembers its connections, so a fault can cut one without an answer.
+The socket listens before the app starts, so the address is known early and no client is refused. The
+server's protocol remembers its connections, so a fault can cut one without an answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The Standard-Webhooks signature that 19.0 and later add to a delivery.
 
-Written from the scheme's text and checked in the tests by an independent library; it shares no code with the receiver.
+Written from the scheme's text and checked in the tests by an independent library; it shares no code with
+the receiver.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the simulated instance knows: users, tokens, projects, merge requests, pipelines, hooks.
 
-Plain mutable records, touched under the clock's lock only. No behaviour beyond look-ups: the rules live in the modules
-named after them. Times are simulated Unix seconds.
+Plain mutable records, touched under the clock's lock only. No behaviour beyond look-ups: the rules live
+in the modules named after them. Times are simulated Unix seconds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Token:
 
 @dataclass(slots=True)
 class PipelinePlan:
-    """What the next pipelines do. `outcomes` is used up from the left, its last one stays; `none` makes no pipeline."""
+    """How the next pipelines end: used up from the left, the last one stays; `none` makes no pipeline."""
 
     outcomes: list[str]
     duration_s: float = 0.2
