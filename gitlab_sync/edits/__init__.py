@@ -1,0 +1,21 @@
+"""The edits of a request: what they may look like. Checked once, at admission; pure.
+
+check_edits(edits, allowed=, protected=, pointer=) -> problems     the whole check, see checks
+Op, WHOLE_FILE_OPS, put_content(edit), folded_path(path)           what composing needs to know of an edit
+"""
+
+from gitlab_sync.edits.checks import MAX_CONTENT_BYTES, MAX_EDITS, check_edits
+from gitlab_sync.edits.ops import WHOLE_FILE_OPS, Op, put_content
+from gitlab_sync.edits.paths import BUILT_IN_PROTECTED, folded_path, path_problem
+
+__all__ = [
+    "BUILT_IN_PROTECTED",
+    "MAX_CONTENT_BYTES",
+    "MAX_EDITS",
+    "WHOLE_FILE_OPS",
+    "Op",
+    "check_edits",
+    "folded_path",
+    "path_problem",
+    "put_content",
+]
