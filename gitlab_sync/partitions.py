@@ -171,7 +171,7 @@ def _whole(least: int, most: int) -> Callable[[Any], int]:
 
 def _choice(kind: type[E]) -> Callable[[Any], E]:
     def read(value: Any) -> E:
-        if value not in set(kind):
+        if not isinstance(value, str) or value not in set(kind):
             raise _BadField(f"{value!r} is unknown; choose one of {', '.join(kind)}")
         return kind(value)
 
