@@ -44,7 +44,6 @@ def test_nothing_asked_costs_nothing() -> None:
 def test_every_path_is_answered_for_exactly_once() -> None:
     """No layout leaves a path out or asks for it twice, and no plan costs more calls than paths."""
     seed = random.randrange(2**32)
-    print(f"seed {seed}")
     dice = random.Random(seed)
     paths = {"/".join(dice.choices("abcd", k=dice.randint(1, 4))) for _ in range(dice.randint(1, 60))}
     chosen = plan(paths)
