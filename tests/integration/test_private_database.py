@@ -19,6 +19,7 @@ import pytest
 
 import gitlab_sync.sandbox.database.server as server_module
 from gitlab_sync.sandbox.database import (
+    Durability,
     Ending,
     Flavour,
     PrivateServer,
@@ -84,7 +85,7 @@ def test_a_durable_server_keeps_what_it_acknowledged(
 
 def test_a_frozen_server_answers_nothing_and_then_goes_on(make_private_server: MakePrivateServer) -> None:
     """A freeze breaks no connection: who waits is answered after it."""
-    server = make_private_server()
+    server = make_private_server(Durability.FAST)
     with closing(server.connect()) as waiting, ThreadPoolExecutor(1) as thread:
         server.pause()
         answer = thread.submit(waiting.query, "SELECT 1")
@@ -127,7 +128,7 @@ def test_a_port_taken_in_the_last_moment_is_replaced_by_another(
         taken = int(thief.getsockname()[1])
         offers = iter([taken])
         monkeypatch.setattr(server_module, "_free_port", lambda: next(offers, None) or free_port())
-        server = make_private_server()
+        server = make_private_server(Durability.FAST)
     assert server.address.port != taken
 
 
@@ -138,7 +139,7 @@ def test_a_temporary_folder_too_deep_for_a_socket_still_serves(
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    server = make_private_server()
+    server = make_private_server(Durability.FAST)
     socket_folder = Path(str(server.address.unix_socket)).parent
     assert server.address.version()
     server.close()

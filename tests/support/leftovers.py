@@ -26,9 +26,9 @@ def mark_children() -> str:
     return mark
 
 
-def end_leftovers(mark: str) -> list[str]:
+def end_leftovers(mark: str, grace_s: float = _GRACE_S) -> list[str]:
     """Wait a moment for marked processes to end, kill those that do not, and name them."""
-    deadline = time.monotonic() + _GRACE_S
+    deadline = time.monotonic() + grace_s
     left = _marked(mark)
     while left and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -158,6 +158,7 @@ def test_a_complete_server_in_a_read_only_cache_is_used_as_it_is(
 ) -> None:
     """Nothing needs to be written when everything is there."""
     monkeypatch.setattr(installer_module, "writable", lambda _: False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path.parent))
     target = installer_module._target(Flavour.MYSQL, {"XDG_CACHE_HOME": str(tmp_path)})
     assert tmp_path not in target.parents
     cached = tmp_path / "gitlab-sync" / "servers" / target.name
