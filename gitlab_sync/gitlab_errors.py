@@ -17,6 +17,7 @@ from typing import Final, assert_never
 from gitlab_sync.errors import GitLabError, GitLabRefused, GitLabUnavailable, OutcomeUnknown
 
 LONGEST_TEXT: Final = 500
+LONGEST_WAIT_S: Final = 10.0  # what a call waits for by itself; a longer wish goes to the caller
 SOURCE_BRANCH_RETRY_S: Final = 5.0
 
 # Refusals of a merge that say nothing by themselves; the MR tells. 401: no right to merge (a dead token
@@ -186,7 +187,7 @@ def meaning_of_404(call: GitLabCall, refused: GitLabRefused) -> NotFound:
 def _answered(failure: Failure) -> Judgement:
     status = failure.status
     if status == 429:
-        return Judgement(_unavailable(failure), Repeat.SAFE, failure.retry_after_s)
+        return Judgement(_unavailable(failure), _if_soon(failure), failure.retry_after_s)
     if status in (408, 425) or status >= 500:
         return _no_clear_answer(failure, pause_s=failure.retry_after_s if status == 503 else None)
     if status == 409 and _RESOURCE_LOCK.search(failure.text):
@@ -199,8 +200,12 @@ def _answered(failure: Failure) -> Judgement:
 
 def _no_clear_answer(failure: Failure, pause_s: float | None = None) -> Judgement:
     if failure.call.kind is CallKind.READ:
-        return Judgement(_unavailable(failure), Repeat.SAFE, pause_s)
+        return Judgement(_unavailable(failure), _if_soon(failure), pause_s)
     return Judgement(OutcomeUnknown(_sentence(failure)), Repeat.NEVER, pause_s)
+
+
+def _if_soon(failure: Failure) -> Repeat:
+    return Repeat.SAFE if (failure.retry_after_s or 0) <= LONGEST_WAIT_S else Repeat.NEVER
 
 
 def _if_read(failure: Failure) -> Repeat:

@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gitlab_sync.errors import GitLabUnavailable
+from gitlab_sync.gitlab_errors import LONGEST_WAIT_S
 
-LONGEST_WAIT_S: Final = 10.0
 LONGEST_PAUSE_S: Final = 300.0
 _SPREAD_S: Final = 0.5
 _FIRST_BACKOFF_S: Final = 0.5

@@ -41,6 +41,8 @@ ROWS: dict[str, Row] = {
     "foreign_host": (Failure(READ, Stage.WITHHELD, "x"), GitLabRefused, Repeat.NEVER),
     "read_throttled": (answered(READ, 429), GitLabUnavailable, Repeat.SAFE),
     "write_throttled": (answered(WRITE, 429), GitLabUnavailable, Repeat.SAFE),
+    "throttled_for_a_minute": (answered(READ, 429, retry_after_s=60), GitLabUnavailable, Repeat.NEVER),
+    "maintenance_for_a_minute": (answered(READ, 503, retry_after_s=60), GitLabUnavailable, Repeat.NEVER),
     "write_meets_a_lock": (
         answered(WRITE, 409, "409 Conflict: Resource lock"),
         GitLabUnavailable,

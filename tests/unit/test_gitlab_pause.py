@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gitlab_sync.errors import GitLabUnavailable
+from gitlab_sync.gitlab_errors import LONGEST_WAIT_S
 from gitlab_sync.gitlab_http import retry_after_s
-from gitlab_sync.gitlab_pause import LONGEST_PAUSE_S, LONGEST_WAIT_S, HostPause
+from gitlab_sync.gitlab_pause import LONGEST_PAUSE_S, HostPause
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
