@@ -1,4 +1,4 @@
-"""Admits requests: submit, approve, reject, close, retry. One transaction each, set-based, idempotent.
+"""Admits requests: one or many in one transaction, set-based, idempotent.
 
 A submit writes idempotency key, operations, waiting rows, relations, history and notifications together or not at all;
 the number of statements does not depend on the number of requests. Never touches a batch and never calls GitLab.
@@ -9,9 +9,7 @@ A  the same Idempotency-Key twice at once: `uk_request_id` lets one in; the othe
 B  the same operation_id twice: `uk_operation_operation_id`; equal content is "already queued", other content is refused.
 C  two requests for one relation: `uk_relation` or the compare-and-swap on status and version refuses one, which reads
    anew and is answered with the operation in the way.
-D  close against a claim: the withdrawal deletes the row only while it is unclaimed; the loser of the two changes nothing.
-E  approve against reject: the guarded move lets one through, the other is told the present state.
-F  COMMIT's answer is lost: the attempt's token on the first operation tells; if the row has moved on meanwhile, the
+D  COMMIT's answer is lost: the attempt's token on the first operation tells; if the row has moved on meanwhile, the
    repeat meets B and answers "already queued".
 """
 
@@ -20,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
@@ -28,9 +26,7 @@ from gitlab_sync.errors import (
     DatabaseBusy,
     DuplicateKey,
     InvalidRequest,
-    InvariantBroken,
     KeyReused,
-    NotFound,
     OperationExists,
     RelationBusy,
     StaleWrite,
@@ -38,7 +34,6 @@ from gitlab_sync.errors import (
 )
 from gitlab_sync.model import Approval, BindingRow, NewRequest, OperationId, OperationRow
 from gitlab_sync.states import (
-    OPERATION_EDGES,
     OperationStatus,
     Via,
     binding_in_progress,
@@ -263,129 +258,3 @@ def _is_same(request: NewRequest, row: OperationRow) -> bool:
         row.title,
     )
     return is_same_head and (not row.edits or list(row.edits) == list(request.edits))
-
-
-# ---------------------------------------------------------------- moves of one operation
-
-
-async def approve(
-    ctx: Context, operation_id: OperationId, *, actor: str, version: int | None = None, reason: str = ""
-) -> OperationRow:
-    """PENDING to QUEUED: it waits for the next round. Raises NotFound, StaleWrite with the present state."""
-    return await _move(ctx, _Move(operation_id, OperationStatus.QUEUED, "approved", actor, version, reason))
-
-
-async def reject(
-    ctx: Context, operation_id: OperationId, *, actor: str, version: int | None = None, reason: str = ""
-) -> OperationRow:
-    """PENDING to REJECTED. Raises NotFound, StaleWrite with the present state."""
-    return await _move(ctx, _Move(operation_id, OperationStatus.REJECTED, "rejected", actor, version, reason))
-
-
-async def close(
-    ctx: Context, operation_id: OperationId, *, actor: str, version: int | None = None, reason: str = ""
-) -> OperationRow:
-    """PENDING, QUEUED or FAILED to CLOSED. Raises NotFound, StaleWrite with the present state (a round was quicker)."""
-    return await _move(ctx, _Move(operation_id, OperationStatus.CLOSED, "closed", actor, version, reason))
-
-
-async def retry(
-    ctx: Context, operation_id: OperationId, *, actor: str, version: int | None = None, reason: str = ""
-) -> OperationRow:
-    """FAILED to QUEUED, with fresh rounds. Raises NotFound, StaleWrite with the present state."""
-    return await _move(ctx, _Move(operation_id, OperationStatus.QUEUED, "retried", actor, version, reason))
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    operation_id: OperationId
-    after: OperationStatus
-    verb: str
-    actor: str
-    version: int | None
-    reason: str
-
-
-_STARTS: Final = {
-    "approved": frozenset({OperationStatus.PENDING}),
-    "rejected": frozenset({OperationStatus.PENDING}),
-    "closed": frozenset({OperationStatus.PENDING, OperationStatus.QUEUED, OperationStatus.FAILED}),
-    "retried": frozenset({OperationStatus.FAILED}),
-}
-
-
-async def _move(ctx: Context, move: _Move) -> OperationRow:
-    operation = await _get(ctx, move.operation_id)
-    is_stale = move.version is not None and move.version != operation.version
-    if is_stale or operation.status not in _STARTS[move.verb]:
-        raise _stale(move, operation)
-    if (operation.status, move.after) not in OPERATION_EDGES:
-        raise InvariantBroken(f"{move.verb} has no edge from {operation.status.name}")
-    try:
-        await _write_move(ctx, move, operation)
-    except StaleWrite:
-        raise _stale(move, await _get(ctx, move.operation_id)) from None
-    ctx.metrics.requests_moved(operation.partition_key, move.after.name.lower())
-    ctx.log.info(
-        "request",
-        operation_id=str(move.operation_id),
-        partition=operation.partition_key,
-        edge=f"{operation.status.name}->{move.after.name}",
-        actor=move.actor,
-    )
-    return await _get(ctx, move.operation_id)
-
-
-async def _write_move(ctx: Context, move: _Move, operation: OperationRow) -> None:
-    async def work(session: Session) -> None:
-        if operation.status is OperationStatus.QUEUED:
-            _require_one(await requests.delete_waiting(session, operation.operation_id))
-        code, text = (move.verb, move.reason[:1000]) if move.reason else (None, None)
-        _require_one(await operations.move_if_status(session, operation, move.after, code, text))
-        await _follow(session, move, operation)
-        await operations.insert_audit_of_moved(
-            session, before=operation.status, via=Via.API, actor=move.actor, cause=move.verb
-        )
-        await bindings.insert_history_of_moved(session, Via.API)
-        await outbox.insert_moved(session)
-
-    async def confirm(session: Session, token: bytes) -> bool:
-        return await operations.lock_token(session, operation.operation_id, token)
-
-    await ctx.db.transaction(move.verb, work, confirm=confirm)
-
-
-async def _follow(session: Session, move: _Move, operation: OperationRow) -> None:
-    """The waiting set and the relation go along with the operation."""
-    if move.after is OperationStatus.QUEUED:
-        await requests.insert_moved(session)
-    if operation.status is OperationStatus.FAILED:
-        followed = await bindings.recover_moved(session)
-    elif move.after is OperationStatus.QUEUED:
-        return
-    else:
-        followed = await bindings.follow_moved(session)
-    if followed != 1:
-        raise InvariantBroken(f"the relation of {operation.operation_id} does not belong to it any more")
-
-
-def _require_one(affected: int) -> None:
-    if affected != 1:
-        raise StaleWrite("somebody moved the request first")
-
-
-async def _get(ctx: Context, operation_id: OperationId) -> OperationRow:
-    operation = await ctx.db.read("operation", lambda session: operations.get(session, operation_id))
-    if operation is None:
-        raise NotFound(f"there is no request {operation_id}")
-    return operation
-
-
-def _stale(move: _Move, operation: OperationRow) -> StaleWrite:
-    present: dict[str, Any] = {
-        "operation_id": str(operation.operation_id),
-        "status": operation.status.name,
-        "version": operation.version,
-    }
-    message = f"the request cannot be {move.verb}: it is {operation.status.name} at version {operation.version}"
-    return StaleWrite(message, present=present)

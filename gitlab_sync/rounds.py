@@ -18,10 +18,11 @@ Not considered: the target branch moving between the look and the claim; publish
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gitlab_sync import policy
 from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, RunAgain, Session
 from gitlab_sync.errors import DuplicateKey, GitLabRefused, GitLabUnavailable, NotFound
@@ -161,7 +162,7 @@ async def _take_slot(session: Session, partition: Partition, project_id: Project
             session,
             partition_key=partition.key,
             marker=uuid.uuid4(),
-            policy=asdict(partition),
+            policy=policy.record(partition),
             base_sha=base_sha,
             project_id=project_id,
             check_in_s=PUBLISH_LEASE_S,

@@ -22,12 +22,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import assert_never
 
+from gitlab_sync import policy
 from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import InvariantBroken
 from gitlab_sync.model import BatchRow, OnFailure
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, OperationStatus, Via, require_batch_edge
 from gitlab_sync.store import batches, bindings, operations, outbox, requests
+from gitlab_sync.verdict import MemberFate
 
 
 class Outcome(StrEnum):
@@ -46,6 +48,7 @@ class Ending:
     reason_text: str = ""
     landed_sha: str | None = None
     merged_at: datetime | None = None
+    members: MemberFate = MemberFate.BY_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +79,14 @@ async def settle(ctx: Context, batch: BatchRow, ending: Ending, *, via: Via) -> 
     if ending.after not in TERMINAL_BATCH:
         raise InvariantBroken(f"settling into {ending.after.name} would end nothing")
 
-    async def work(session: Session) -> _Moved:
+    async def work(session: Session) -> _Moved | None:
         return await _settle_once(ctx, session, batch, ending, via)
 
     async def confirm(session: Session, token: bytes) -> bool:
         return await batches.lock_token(session, batch.id, token)
 
     moved = await ctx.db.transaction("settle", work, confirm=confirm)
-    if moved is Outcome.LOST:
+    if moved is None:
         return await _lost(ctx, batch, via)
     await ctx.points.hit("settle.committed")
     return await _won(ctx, batch, ending, via, moved)
@@ -102,7 +105,7 @@ async def _settle_once(
         landed_sha=ending.landed_sha,
     )
     if won != 1:
-        raise Abandon(Outcome.LOST)
+        raise Abandon(None)
     await ctx.points.hit("settle.after_batch")
     moved = await _move_members(session, batch, ending)
     await operations.insert_audit_of_moved(
@@ -130,7 +133,7 @@ async def _move_members(session: Session, batch: BatchRow, ending: Ending) -> _M
             _require_same(batch, taken, merged)
             return _Moved(merged=merged)
         case BatchStatus.FAILED:
-            max_rounds = max_rounds_of(batch)
+            max_rounds = max_rounds_of(batch, ending.members)
             failed = await requests.delete_spent_of_batch(session, batch.id, max_rounds)
             requeued = await requests.requeue_of_batch(session, batch.id)
             moved = await operations.fail_or_requeue_if_merging(
@@ -148,11 +151,13 @@ async def _move_members(session: Session, batch: BatchRow, ending: Ending) -> _M
             assert_never(never)
 
 
-def max_rounds_of(batch: BatchRow) -> int:
+def max_rounds_of(batch: BatchRow, fate: MemberFate) -> int:
     """How many rounds a member may use up under the policy the batch ran under; 0: a failed round fails its members."""
-    if batch.policy.get("on_failure") == OnFailure.FAIL:
-        return 0
-    return int(batch.policy.get("max_rounds", 3))
+    ran_under = policy.recorded(batch.policy)
+    does_fail = fate is MemberFate.FAIL or (
+        fate is MemberFate.BY_POLICY and ran_under.on_failure is OnFailure.FAIL
+    )
+    return 0 if does_fail else ran_under.max_rounds
 
 
 def _require_same(batch: BatchRow, taken: int, moved: int) -> None:

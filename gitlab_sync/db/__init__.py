@@ -3,7 +3,7 @@
 Never knows a statement: `store` brings those. Who uses it sees `Database`, `Session`, `Abandon` and `errors.py`.
 """
 
-from gitlab_sync.db.database import Abandon, Database, Observer
+from gitlab_sync.db.database import Abandon, Confirm, Database, Observer
 from gitlab_sync.db.session import Row, RunAgain, Session, StatementText
 
-__all__ = ["Abandon", "Database", "Observer", "Row", "RunAgain", "Session", "StatementText"]
+__all__ = ["Abandon", "Confirm", "Database", "Observer", "Row", "RunAgain", "Session", "StatementText"]

@@ -61,10 +61,6 @@ class Abandon(Exception):  # noqa: N818  a normal result that needs a ROLLBACK
         self.value = value
 
 
-class _Lost(Exception):
-    """COMMIT was sent and its answer did not arrive."""
-
-
 class Database:
     """The writer database behind a pool. Build it inside a running event loop; `close()` it before the loop ends."""
 
@@ -136,17 +132,15 @@ class Database:
         is_clean = False
         try:
             answer = await self._run_work(connection, session, work)
-            await self._commit(connection)
-            is_clean = True
-            return answer
-        except _Lost:
-            connection.close()
+            is_committed = await self._commit(connection)
+            is_clean = is_committed
         except Exception:
             is_clean = await _roll_back(connection)
             raise
         finally:
             self.pool.release(connection, is_clean=is_clean)
-        await self._resolve(session.token, confirm)
+        if not is_committed:
+            await self._resolve(session.token, confirm)
         return answer
 
     async def _run_work(self, connection: aiomysql.Connection, session: Session, work: Work[T]) -> T:
@@ -158,26 +152,27 @@ class Database:
             raise translate(error) from error
         return await work(session)
 
-    async def _commit(self, connection: aiomysql.Connection) -> None:
-        """Send COMMIT and wait for its answer, also when the caller is cancelled meanwhile."""
+    async def _commit(self, connection: aiomysql.Connection) -> bool:
+        """Send COMMIT and wait for its answer, also when the caller is cancelled meanwhile. False: the answer is lost."""
         sending = asyncio.ensure_future(self._send_commit(connection))
         try:
-            await asyncio.shield(sending)
+            return await asyncio.shield(sending)
         except asyncio.CancelledError:
             await asyncio.wait({sending}, timeout=COMMIT_LIMIT_S)
             if not sending.done() or sending.exception() is not None:
                 connection.close()
             raise
 
-    async def _send_commit(self, connection: aiomysql.Connection) -> None:
+    async def _send_commit(self, connection: aiomysql.Connection) -> bool:
         try:
             async with asyncio.timeout(COMMIT_LIMIT_S):
                 await connection.commit()
+            return True
         except Exception as error:
             translated = translate(error)
             if isinstance(translated, RetryTransaction) and not may_have_committed(translated.code):
                 raise translated from error
-            raise _Lost from error
+            return False
 
     async def _resolve(self, token: AttemptToken, confirm: Confirm | None) -> None:
         """Return if the attempt with `token` is durable; raise RetryTransaction if it is not, CommitUnknown if nobody can tell."""
@@ -185,6 +180,7 @@ class Database:
         self._observer.transaction_retried("commit answer lost")
         if confirm is None:
             raise CommitUnknown("the answer to COMMIT was lost")
+        is_durable = False
         try:
             async for attempt in AsyncRetrying(
                 stop=stop_after_attempt(RESOLVE_ATTEMPTS),
@@ -194,7 +190,6 @@ class Database:
             ):
                 with attempt:
                     is_durable = await self._confirm_once(token, confirm)
-                    break
         except DatabaseError as error:
             raise CommitUnknown("the answer to COMMIT was lost and the database cannot be asked") from error
         if not is_durable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from gitlab_sync.db import Session
@@ -15,11 +15,16 @@ from gitlab_sync.store.shapes import batch_row, ids_json, member_row, operation_
 from sql import statement
 
 
+CLEAN_UP_LEASE_S: Final = 30.0
+NEVER_YEAR: Final = 9999
+
+
 @dataclass(frozen=True, slots=True)
 class DueBatch:
     """A batch that is due for a look, and whether its deadline has passed by the database's clock."""
 
     id: BatchId
+    status: BatchStatus
     is_past_deadline: bool
 
 
@@ -89,7 +94,7 @@ async def lock_token(session: Session, batch_id: BatchId, token: bytes) -> bool:
 
 async def select_due(session: Session, limit: int) -> list[DueBatch]:
     rows = await session.rows(statement("batch_select_due"), {"limit": limit})
-    return [DueBatch(BatchId(row["id"]), bool(row["is_past_deadline"])) for row in rows]
+    return [DueBatch(BatchId(row["id"]), BatchStatus(row["status"]), bool(row["is_past_deadline"])) for row in rows]
 
 
 async def postpone_due(session: Session, batch_ids: Iterable[BatchId], check_in_s: float) -> None:
@@ -182,6 +187,7 @@ async def settle_if_status(
         "reason_code": reason_code,
         "reason_text": reason_text,
         "landed_sha": landed_sha,
+        "check_in_s": CLEAN_UP_LEASE_S,
     }
     return await session.execute(statement("batch_settle_if_status"), parameters)
 
@@ -218,3 +224,13 @@ async def select_member_history(session: Session, batch_id: BatchId) -> list[For
         )
         for row in rows
     ]
+
+
+async def peek_due(session: Session) -> bool:
+    """Whether any active batch is due, as a hint."""
+    return await session.row(statement("batch_peek_due")) is not None
+
+
+async def mark_cleaned_if_settled(session: Session, batch_id: BatchId) -> int:
+    """A settled batch is never due again."""
+    return await session.execute(statement("batch_mark_cleaned_if_settled"), {"batch_id": batch_id})

@@ -74,3 +74,8 @@ async def count_pending(session: Session, limit: int) -> int:
 
 async def delete_delivered(session: Session, keep_s: int, limit: int) -> int:
     return await session.execute(statement("outbox_delete_delivered"), {"keep_s": keep_s, "limit": limit})
+
+
+async def peek_due(session: Session) -> bool:
+    """Whether any notification is due, as a hint."""
+    return await session.row(statement("outbox_peek_due")) is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gitlab_sync.db import Session
 from gitlab_sync.model import BatchId, OperationId, RequestRowId
-from gitlab_sync.store.shapes import ids_json, rows_json, seconds_of
+from gitlab_sync.store.shapes import ids_json, rows_json, seconds_of, text_of
 from gitlab_sync.states import OperationStatus
 from sql import statement
 
@@ -36,6 +36,12 @@ async def peek_waiting(session: Session, partition_key: str, limit: int) -> Wait
     if row is None or not row["waiting"]:
         return Waiting(0, 0.0)
     return Waiting(row["waiting"], seconds_of(row["oldest_us"]) or 0.0)
+
+
+async def select_waiting_partitions(session: Session) -> list[str]:
+    """Which partitions have something waiting, as a hint."""
+    rows = await session.rows(statement("request_select_waiting_partitions"))
+    return [text_of(row["partition_key"]) or "" for row in rows]
 
 
 async def select_waiting(session: Session, partition_key: str, limit: int) -> list[RequestRowId]:

@@ -47,11 +47,12 @@ WHERE b.id = %(batch_id)s AND b.attempt_token = %(token)s
 FOR UPDATE;
 
 -- name: batch_select_due
--- Active batches that are due for a look; rows another replica is taking at this moment are skipped.
+-- Batches that are due for a look: active ones, and settled ones whose clean-up at GitLab is not done.
+-- Rows another replica is taking at this moment are skipped.
 -- index: merge_batch.ix_batch_status_check
-SELECT b.id, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline
+SELECT b.id, b.status, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline
 FROM merge_batch b FORCE INDEX (ix_batch_status_check)
-WHERE b.status IN (1, 4) AND b.next_check_at <= UTC_TIMESTAMP(6)
+WHERE b.status IN (1, 2, 3, 4) AND b.next_check_at <= UTC_TIMESTAMP(6)
 LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED;
 
@@ -65,12 +66,12 @@ SET b.next_check_at = CASE
     WHEN b.deadline_at > UTC_TIMESTAMP(6)
     THEN LEAST(b.deadline_at, UTC_TIMESTAMP(6) + INTERVAL %(check_in_s)s SECOND)
     ELSE UTC_TIMESTAMP(6) + INTERVAL %(check_in_s)s SECOND END
-WHERE b.status IN (1, 4);
+WHERE b.status IN (1, 2, 3, 4);
 
 -- name: batch_check_in
 -- When to look at an active batch again; not a state change.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.next_check_at = CASE
     WHEN b.deadline_at > UTC_TIMESTAMP(6)
     THEN LEAST(b.deadline_at, UTC_TIMESTAMP(6) + INTERVAL %(check_in_s)s SECOND)
@@ -80,14 +81,14 @@ WHERE b.id = %(batch_id)s AND b.status IN (1, 4);
 -- name: batch_wake_by_id
 -- A webhook says look now; not a state change. Survives the receiver's death: the poller finds the batch due.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.next_check_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status IN (1, 4);
 
 -- name: batch_record_head_if_running
 -- Publish, first half: the commit exists. Guard: running, version as read, no head recorded yet.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.head_sha = %(head_sha)s, b.version = b.version + 1, b.attempt_token = %(token)s,
     b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.head_sha IS NULL;
@@ -95,7 +96,7 @@ WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.hea
 -- name: batch_record_merge_request_if_running
 -- Publish, second half: the merge request exists. Guard: running, version as read, none recorded yet.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.project_id = %(project_id)s, b.mr_iid = %(mr_iid)s, b.mr_url = %(mr_url)s, b.published_at = UTC_TIMESTAMP(6),
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.mr_iid IS NULL;
@@ -103,7 +104,7 @@ WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.mr_
 -- name: batch_record_pipeline_if_active
 -- The pipeline that counts, as last seen. Guard: the status and version as read.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.pipeline_id = %(pipeline_id)s, b.version = b.version + 1, b.attempt_token = %(token)s,
     b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.version = %(version)s;
@@ -111,7 +112,7 @@ WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.version = %(version)s;
 -- name: batch_record_merge_asked_if_running
 -- Written before GitLab is asked to merge. Guard: running, version as read.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.merge_asked_at = UTC_TIMESTAMP(6), b.version = b.version + 1, b.attempt_token = %(token)s,
     b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s;
@@ -119,14 +120,14 @@ WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s;
 -- name: batch_keep_running_if_running
 -- Takes the batch row before members are released from it. Guard: running, version as read, nothing published.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.head_sha IS NULL;
 
 -- name: batch_block_if_running
 -- RUNNING to BLOCKED: keeps the slot and says why. Guard: running, version as read.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.status = 4, b.reason_code = %(reason_code)s, b.reason_text = %(reason_text)s,
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s;
@@ -134,7 +135,7 @@ WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s;
 -- name: batch_unblock_if_blocked
 -- BLOCKED back to RUNNING: the cause is gone, or an operator says so. Guard: blocked, version as read.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.status = 1, b.reason_code = NULL, b.reason_text = NULL, b.next_check_at = UTC_TIMESTAMP(6),
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 4 AND b.version = %(version)s;
@@ -143,8 +144,24 @@ WHERE b.id = %(batch_id)s AND b.status = 4 AND b.version = %(version)s;
 -- The only write of a terminal state. Guard: status and version as read; one affected row means this caller won.
 -- Takes the batch row first; requests, operations and bindings follow.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.status = %(after)s, b.reason_code = %(reason_code)s, b.reason_text = %(reason_text)s,
     b.landed_sha = %(landed_sha)s, b.settled_via = %(via)s, b.settled_at = UTC_TIMESTAMP(6),
+    b.next_check_at = UTC_TIMESTAMP(6) + INTERVAL %(check_in_s)s SECOND,
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.version = %(version)s;
+
+-- name: batch_peek_due
+-- Whether any batch is due for a look: a hint that takes no lock, so an idle poller opens no transaction.
+-- index: merge_batch.ix_batch_status_check
+SELECT 1 AS due
+FROM merge_batch b FORCE INDEX (ix_batch_status_check)
+WHERE b.status IN (1, 2, 3, 4) AND b.next_check_at <= UTC_TIMESTAMP(6)
+LIMIT 1;
+
+-- name: batch_mark_cleaned_if_settled
+-- Nothing of a settled batch is left at GitLab: it is never due again. Not a state change.
+-- index: merge_batch.PRIMARY
+UPDATE merge_batch b
+SET b.next_check_at = '9999-12-31 00:00:00'
+WHERE b.id = %(batch_id)s AND b.status IN (2, 3);

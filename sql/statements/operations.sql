@@ -51,7 +51,7 @@ FOR UPDATE;
 -- name: operation_move_if_status
 -- One operation along one edge outside of a batch. Guard: status and version as read.
 -- index: operation.uk_operation_operation_id
-UPDATE operation o
+UPDATE operation o FORCE INDEX (uk_operation_operation_id)
 SET o.status = %(after)s, o.rounds = 0, o.batch_id = NULL, o.reason_code = %(reason_code)s,
     o.reason_text = %(reason_text)s, o.version = o.version + 1, o.attempt_token = %(token)s,
     o.updated_at = UTC_TIMESTAMP(6)

@@ -99,3 +99,11 @@ FROM (SELECT 1 FROM outbox x FORCE INDEX (ix_outbox_due) WHERE x.delivered_at IS
 DELETE FROM outbox
 WHERE delivered_at IS NOT NULL AND delivered_at < UTC_TIMESTAMP(6) - INTERVAL %(keep_s)s SECOND
 LIMIT %(limit)s;
+
+-- name: outbox_peek_due
+-- Whether any notification is due: a hint that takes no lock.
+-- index: outbox.ix_outbox_due
+SELECT 1 AS due
+FROM outbox x FORCE INDEX (ix_outbox_due)
+WHERE x.delivered_at IS NULL AND x.next_attempt_at <= UTC_TIMESTAMP(6)
+LIMIT 1;

@@ -44,14 +44,16 @@ WHERE operation_id = %(operation_id)s AND batch_id IS NULL;
 -- name: request_delete_of_batch
 -- Settled as landed: the processing rows go, history and audit stay.
 -- index: merge_batch_request.ix_request_batch
-DELETE FROM merge_batch_request
-WHERE batch_id = %(batch_id)s;
+DELETE r
+FROM merge_batch_request r FORCE INDEX (ix_request_batch)
+WHERE r.batch_id = %(batch_id)s;
 
 -- name: request_delete_spent_of_batch
 -- Settled as failed: rows whose members do not go back to the queue, by policy or because their rounds are used up.
 -- index: merge_batch_request.ix_request_batch
-DELETE FROM merge_batch_request
-WHERE batch_id = %(batch_id)s AND rounds >= %(max_rounds)s;
+DELETE r
+FROM merge_batch_request r FORCE INDEX (ix_request_batch)
+WHERE r.batch_id = %(batch_id)s AND r.rounds >= %(max_rounds)s;
 
 -- name: request_requeue_of_batch
 -- Settled as failed: what is left goes back into the waiting set and keeps its age.
@@ -78,7 +80,7 @@ WHERE r.batch_id = %(batch_id)s AND j.after_status = 5;
 
 -- name: request_count_ahead
 -- Position in the waiting set, counted up to a limit.
--- index: merge_batch_request.ix_request_claim
+-- index: merge_batch_request.uk_operation_id, merge_batch_request.ix_request_claim
 SELECT COUNT(*) AS ahead
 FROM (SELECT 1
       FROM merge_batch_request me FORCE INDEX (uk_operation_id)
@@ -89,3 +91,10 @@ FROM (SELECT 1
              OR (r.priority = me.priority
                  AND (r.created_at < me.created_at OR (r.created_at = me.created_at AND r.id < me.id))))
       LIMIT %(limit)s) w;
+
+-- name: request_select_waiting_partitions
+-- Which partitions have something waiting: one look for all of them, a hint before the rounds.
+-- index: merge_batch_request.ix_request_claim
+SELECT DISTINCT r.partition_key
+FROM merge_batch_request r FORCE INDEX (ix_request_claim)
+WHERE r.batch_id IS NULL;

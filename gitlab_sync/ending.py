@@ -1,0 +1,175 @@
+"""Ends a batch from the outside in: what must be done at GitLab before and after `settlement.settle`, and an operator's wish.
+
+Before a FAILED settlement the merge request is closed and read again: a merged one cannot be closed, so a merge that races
+us is never lost. After a settlement, won or lost, what is left at GitLab (our branch, a merge request opened a moment too
+late) is removed; a failing clean-up blocks nothing.
+
+Races considered:
+A  closing races merging: close, read again, merged wins and all members land.
+B  the merge request was opened and never recorded (dead between): it is found by our branch's name and treated alike.
+C  publish opens one while we settle: publish meets the settled batch and cleans up itself; we clean up after settling.
+D  GitLab is merging (locked) or does not answer: nothing is settled, the batch is looked at again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gitlab_sync.batch_writes import write_fact
+from gitlab_sync.context import Context
+from gitlab_sync.describe import branch_name, carries_marker
+from gitlab_sync.errors import GitLabError, NotFound, OutcomeUnknown, StaleWrite
+from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
+from gitlab_sync.settlement import Ending, Outcome, settle
+from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
+from gitlab_sync.store import batches
+from gitlab_sync.verdict import MemberFate, SettleReason
+
+KEEP_TRYING_S: Final = 24 * 3600.0
+
+
+async def give_up(
+    ctx: Context, batch: BatchRow, reason: str, *, members: MemberFate = MemberFate.BY_POLICY, via: Via
+) -> Outcome | None:
+    """Close the merge request if there is one, read it again, merged wins, else settle FAILED for `reason`.
+
+    WON, LOST: as `settle`. None: GitLab does not say yet how it ends (merging, or the close had no effect).
+    """
+    await ctx.points.hit("give_up.before_close")
+    info = await _final_state(ctx, batch)
+    await ctx.points.hit("give_up.read_again")
+    if info is None or info.state == "closed":
+        return await settle_and_clean_up(ctx, batch, Ending(BatchStatus.FAILED, reason, members=members), via=via)
+    if info.state == "merged":
+        return await settle_and_clean_up(ctx, batch, _landed(info), via=via)
+    ctx.log.info("cannot end yet", batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason)
+    return None
+
+
+async def settle_and_clean_up(ctx: Context, batch: BatchRow, how: Ending, *, via: Via) -> Outcome:
+    """Settle; the winner removes what is left at GitLab. LOST: the winner does."""
+    settled = await settle(ctx, batch, how, via=via)
+    if settled.outcome is Outcome.WON and settled.present is not None:
+        await clean_up(ctx, settled.present)
+    return settled.outcome
+
+
+async def clean_up(ctx: Context, batch: BatchRow) -> None:
+    """Remove our branch and, after a failure, close a merge request that is still open. Blocks nothing.
+
+    What could not be removed stays due and is tried again, by whichever replica, for a day.
+    """
+    if batch.project_id is None or batch.status not in TERMINAL_BATCH:
+        return
+    try:
+        if batch.status is BatchStatus.FAILED:
+            await _close_late_ones(ctx, batch)
+        await ctx.gitlab.delete_branch(batch.project_id, _branch(batch))
+    except GitLabError as error:
+        ctx.log.warning("clean-up later", batch_id=batch.id, partition=batch.partition_key, detail=str(error))
+        if batch.age_s < KEEP_TRYING_S:
+            return
+    await ctx.db.transaction("cleaned", lambda session: batches.mark_cleaned_if_settled(session, batch.id))
+
+
+async def clean_up_if_due(ctx: Context, batch: BatchRow) -> None:
+    """For whoever meets a settled batch: its winner may have died before the clean-up."""
+    if batch.next_check_at.year < batches.NEVER_YEAR:
+        await clean_up(ctx, batch)
+
+
+async def clean_up_if_settled(ctx: Context, batch_id: BatchId) -> None:
+    """For a publisher that has lost its batch: if it was settled meanwhile, nothing of ours may stay behind."""
+    batch = await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
+    if batch is not None and batch.status in TERMINAL_BATCH:
+        await clean_up(ctx, batch)
+
+
+async def fail_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> Outcome | None:
+    """An operator ends a batch: closed and read again first, so it cannot contradict GitLab.
+
+    WON: settled now, perhaps as SUCCEEDED. None: GitLab is merging. Raises NotFound, StaleWrite with the present state.
+    """
+    batch = await _active(ctx, batch_id, version)
+    ctx.log.info("operator fails batch", batch_id=batch_id, partition=batch.partition_key, actor=actor)
+    return await give_up(ctx, batch, "operator", via=Via.OPERATOR)
+
+
+async def retry_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> None:
+    """An operator lets a BLOCKED batch go on. Raises NotFound, StaleWrite with the present state."""
+    batch = await _active(ctx, batch_id, version)
+    if batch.status is not BatchStatus.BLOCKED:
+        raise _stale(batch)
+    try:
+        await write_fact(ctx, "unblock", batch, lambda session: batches.unblock_if_blocked(session, batch))
+    except StaleWrite:
+        raise _stale(await _get(ctx, batch_id)) from None
+    ctx.log.info("operator unblocks batch", batch_id=batch_id, partition=batch.partition_key, actor=actor)
+
+
+async def _final_state(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:
+    """The merge request after an attempt to close it; None: there is none."""
+    info = await _recorded_or_found(ctx, batch)
+    if info is None or info.state != "opened":
+        return info
+    try:
+        await ctx.gitlab.close_merge_request(info.project_id, info.iid)
+    except OutcomeUnknown as error:
+        ctx.log.info("close unanswered", batch_id=batch.id, mr_iid=info.iid, detail=str(error))
+    await ctx.points.hit("give_up.closed")
+    return await ctx.gitlab.merge_request(info.project_id, info.iid)
+
+
+async def _recorded_or_found(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:
+    if batch.project_id is None:
+        return None
+    if batch.mr_iid is not None:
+        return await ctx.gitlab.merge_request(batch.project_id, batch.mr_iid)
+    found = await _ours(ctx, batch)
+    return found[0] if found else None
+
+
+async def _ours(ctx: Context, batch: BatchRow) -> list[MergeRequestInfo]:
+    """Every merge request of our branch that carries our marker, newest first."""
+    if batch.project_id is None:
+        return []
+    found = await ctx.gitlab.merge_requests_of_branch(batch.project_id, _branch(batch))
+    return [info for info in found if carries_marker(info.description, batch.marker)]
+
+
+async def _close_late_ones(ctx: Context, batch: BatchRow) -> None:
+    for info in await _ours(ctx, batch):
+        if info.state == "opened":
+            await ctx.gitlab.close_merge_request(info.project_id, info.iid)
+        elif info.state == "merged":
+            ctx.log.error("merged after it was settled as failed", batch_id=batch.id, mr_iid=info.iid, url=info.web_url)
+
+
+def _landed(info: MergeRequestInfo) -> Ending:
+    landed_sha = info.merge_commit_sha or info.squash_commit_sha or info.sha
+    return Ending(
+        BatchStatus.SUCCEEDED, SettleReason.MERGED, landed_sha=landed_sha, merged_at=info.merged_at
+    )
+
+
+def _branch(batch: BatchRow) -> str:
+    return branch_name(batch.partition_key, batch.id, batch.marker, batch.attempt)
+
+
+async def _get(ctx: Context, batch_id: BatchId) -> BatchRow:
+    batch = await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
+    if batch is None:
+        raise NotFound(f"there is no batch {batch_id}")
+    return batch
+
+
+async def _active(ctx: Context, batch_id: BatchId, version: int) -> BatchRow:
+    batch = await _get(ctx, batch_id)
+    if batch.status in TERMINAL_BATCH or batch.version != version:
+        raise _stale(batch)
+    return batch
+
+
+def _stale(batch: BatchRow) -> StaleWrite:
+    present = {"id": batch.id, "status": batch.status.name, "version": batch.version}
+    return StaleWrite(f"batch {batch.id} is {batch.status.name} at version {batch.version}", present=present)

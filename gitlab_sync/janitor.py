@@ -1,0 +1,48 @@
+"""Deletes what nobody needs any more: expired idempotency keys, old webhook deliveries, delivered notifications.
+
+Small chunks, each its own transaction, with a pause between them, so that traffic never waits for it. Replicas may run it
+at once: a deadlock between two of them is retried like any other. Never touches requests, batches, history or audit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from gitlab_sync.context import Context
+from gitlab_sync.db import Session
+from gitlab_sync.store import edge, outbox
+
+CHUNK: Final = 500
+PAUSE_S: Final = 0.1
+KEEP_DELIVERIES_S: Final = 8 * 24 * 3600  # GitLab can resend for 7 days (contract A3)
+KEEP_NOTIFICATIONS_S: Final = 7 * 24 * 3600
+
+_Delete = Callable[[Session], Awaitable[int]]
+
+
+async def sweep_up(ctx: Context, stop: asyncio.Event) -> int:
+    """Delete everything that is due, chunk by chunk, until there is no more or `stop` is set; how many rows went."""
+    deletes: tuple[_Delete, ...] = (
+        lambda session: edge.delete_expired_idempotency(session, CHUNK),
+        lambda session: edge.delete_old_deliveries(session, KEEP_DELIVERIES_S, CHUNK),
+        lambda session: outbox.delete_delivered(session, KEEP_NOTIFICATIONS_S, CHUNK),
+    )
+    total = 0
+    for delete in deletes:
+        total += await _all_chunks(ctx, delete, stop)
+    if total:
+        ctx.log.info("janitor", deleted=total)
+    return total
+
+
+async def _all_chunks(ctx: Context, delete: _Delete, stop: asyncio.Event) -> int:
+    total = 0
+    while not stop.is_set():
+        deleted = await ctx.db.transaction("janitor", delete)
+        total += deleted
+        if deleted < CHUNK:
+            break
+        await asyncio.sleep(PAUSE_S)
+    return total

@@ -1,0 +1,64 @@
+"""Runs looks at batches in the background of one process: one at a time for each batch, a few at a time in all.
+
+A wish for a batch that is being looked at is remembered and served after it, so nothing that came in between is missed.
+Wishes live in memory only: the database knows what is due, so losing them at a crash costs time and nothing else. Their
+number is bounded by the number of active batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from gitlab_sync.context import Context
+from gitlab_sync.errors import GitLabSyncError
+from gitlab_sync.model import BatchId
+from gitlab_sync.reconcile import reconcile
+from gitlab_sync.states import Via
+
+AT_ONCE: Final = 8
+
+
+class Looks:
+    """The looks of one process. Build it inside a running event loop."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._running: dict[BatchId, asyncio.Task[None]] = {}
+        self._wanted: dict[BatchId, Via] = {}
+
+    def want(self, batch_id: BatchId, via: Via) -> None:
+        """Look at `batch_id` soon, on behalf of `via`; the latest wish of several counts."""
+        self._wanted[batch_id] = via
+        if batch_id not in self._running:
+            task = asyncio.create_task(self._serve(batch_id), name=f"look-{batch_id}")
+            self._running[batch_id] = task
+            task.add_done_callback(lambda _task: self._running.pop(batch_id, None))
+
+    async def drain(self, limit_s: float) -> None:
+        """Wait for running looks to end; cancel those that take longer. Their batches stay due."""
+        running = list(self._running.values())
+        if not running:
+            return
+        _, late = await asyncio.wait(running, timeout=limit_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _serve(self, batch_id: BatchId) -> None:
+        async with self._places:
+            while (via := self._wanted.pop(batch_id, None)) is not None:
+                await self._look(batch_id, via)
+
+    async def _look(self, batch_id: BatchId, via: Via) -> None:
+        """The edge of a look: a failure is told, the batch stays due."""
+        try:
+            result = await reconcile(self._ctx, batch_id, via=via)
+            self._ctx.log.debug("reconcile", batch_id=batch_id, via=via, outcome=result)
+        except GitLabSyncError as error:
+            self._ctx.log.warning(
+                "look failed", batch_id=batch_id, via=via, error=type(error).__name__, detail=str(error)
+            )
+        except Exception:
+            self._ctx.log.exception("look broke", batch_id=batch_id, via=via)

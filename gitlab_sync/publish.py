@@ -1,0 +1,271 @@
+"""Publishes a batch: makes its branch, commit and merge request exist. Find or create, at every step, by derived names.
+
+No transaction is open while GitLab is spoken to. Each fact is recorded once by a guarded write; whoever loses that write
+stops and the caller looks again. Members whose edits cannot be applied leave the batch here, before anything is pushed.
+
+Races considered:
+A  two replicas publish one batch: the branch name is derived from the batch, GitLab lets one create it, the other adopts;
+   one records, the other meets zero rows.
+B  the answer to a write is lost: look at the branch or the merge request and adopt what carries our marker; never create
+   twice. Nothing there: the next look tries again.
+C  dead between a write and its record: the next replica finds branch and merge request by name and records them.
+D  the sweep settles meanwhile: every record is guarded by RUNNING and the version; the merge request that was opened a
+   moment too late is closed by `reconcile` when it meets a settled batch (its branch is deleted, so it cannot land).
+E  somebody else's branch under our name: it lacks our marker or our parent: BLOCKED, never overwritten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gitlab_sync.batch_writes import confirm_batch, require_won, write_fact
+from gitlab_sync.compose import Composition, Exists, compose, paths_to_read, paths_touched
+from gitlab_sync.context import Context
+from gitlab_sync.db import Session
+from gitlab_sync.describe import (
+    branch_name,
+    carries_marker,
+    commit_message,
+    merge_request_description,
+    merge_request_title,
+)
+from gitlab_sync.errors import GitLabRefused, InvariantBroken, OutcomeUnknown
+from gitlab_sync.model import BatchRow, BranchInfo, MemberRow, MergeRequestInfo, ProjectId
+from gitlab_sync.states import OperationStatus, Via
+from gitlab_sync.store import batches, bindings, operations, outbox, requests
+from gitlab_sync.store.requests import Release
+
+
+class Published(StrEnum):
+    """What publishing came to."""
+
+    PUBLISHED = "published"  # branch, commit and merge request exist and are recorded
+    NOTHING_TO_LAND = "nothing_to_land"  # every member left the batch: nothing was pushed
+    ALREADY_THERE = "already_there"  # the target branch holds everything that was asked for: nothing was pushed
+    FOREIGN = "foreign"  # our names are taken by somebody else
+    LATER = "later"  # an answer was lost, or GitLab does not show the branch yet: look again
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReport:
+    """The answer of `publish`; `detail` is for people."""
+
+    result: Published
+    detail: str = ""
+
+
+async def publish(ctx: Context, batch: BatchRow) -> PublishReport:
+    """Carry `batch` to a recorded merge request. Raises StaleWrite when somebody moved the batch meanwhile."""
+    if batch.project_id is None or batch.base_sha is None:
+        raise InvariantBroken(f"batch {batch.id} was claimed without a base")
+    head_sha = batch.head_sha
+    if head_sha is None:
+        report = await _push(ctx, batch, batch.project_id)
+        if report is not None:
+            return report
+        batch = await _reread(ctx, batch)
+    return await _open_merge_request(ctx, batch)
+
+
+async def _push(ctx: Context, batch: BatchRow, project_id: ProjectId) -> PublishReport | None:
+    """Make branch and commit exist and record the head. None: done."""
+    branch = await ctx.gitlab.branch(project_id, _branch(batch))
+    if branch is not None:
+        return await _adopt_branch(ctx, batch, branch)
+    members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
+    composition = await _compose(ctx, batch, project_id, members)
+    batch, members = await _release_leftovers(ctx, batch, members, composition)
+    if not members:
+        return PublishReport(Published.NOTHING_TO_LAND, "every member left the round")
+    if not composition.files:
+        return PublishReport(Published.ALREADY_THERE, "the target branch already holds what was asked for")
+    return await _create_commit(ctx, batch, project_id, members, composition)
+
+
+async def _compose(
+    ctx: Context, batch: BatchRow, project_id: ProjectId, members: Sequence[MemberRow]
+) -> Composition:
+    """Read what the members' edits need at the recorded base and compose them; off the loop, parsing can take long."""
+    base = batch.base_sha or ""
+    there = await ctx.gitlab.existing_paths(project_id, base, paths_touched(members))
+    wanted = [path for path in paths_to_read(members) if path in there]
+    found = await asyncio.gather(*(ctx.gitlab.read_file(project_id, path, base) for path in wanted))
+    existing: dict[str, bytes | Exists] = dict.fromkeys(there, Exists.UNREAD)
+    existing |= {file.path: file.content for file in found if file is not None}
+    return await asyncio.to_thread(compose, members, existing)
+
+
+async def _release_leftovers(
+    ctx: Context, batch: BatchRow, members: Sequence[MemberRow], composition: Composition
+) -> tuple[BatchRow, list[MemberRow]]:
+    """Members that this round cannot take leave the batch, in one guarded transaction."""
+    releases = [
+        Release(operation_id, OperationStatus.QUEUED, "deferred", "waits for the next round: an earlier member touches the same path")
+        for operation_id in composition.deferred
+    ]
+    releases += [
+        Release(failure.operation_id, OperationStatus.FAILED, failure.code, failure.text)
+        for failure in composition.failed
+    ]
+    if not releases:
+        return batch, list(members)
+    await _write_releases(ctx, batch, releases)
+    gone = {release.operation_id for release in releases}
+    return await _reread(ctx, batch), [member for member in members if member.operation_id not in gone]
+
+
+async def _write_releases(ctx: Context, batch: BatchRow, releases: Sequence[Release]) -> None:
+    async def work(session: Session) -> None:
+        require_won(await batches.keep_running_if_running(session, batch))
+        taken = await requests.release_deferred(session, batch.id, releases)
+        taken += await requests.delete_failed(session, batch.id, releases)
+        moved = await operations.release_if_merging(session, batch.id, releases)
+        if not taken == moved == len(releases):
+            raise InvariantBroken(f"batch {batch.id}: {len(releases)} to release, {taken} requests, {moved} operations")
+        await operations.insert_audit_of_moved(
+            session,
+            before=OperationStatus.MERGING,
+            via=Via.ROUND,
+            actor=f"batch:{batch.id}",
+            cause="released",
+            batch_id=batch.id,
+        )
+        await bindings.follow_moved(session)
+        await bindings.insert_history_of_moved(session, Via.ROUND)
+        await outbox.insert_moved(session)
+
+    await ctx.db.transaction("release", work, confirm=confirm_batch(batch))
+    for release in releases:
+        result = "deferred" if release.after is OperationStatus.QUEUED else "failed"
+        ctx.metrics.requests_moved(batch.partition_key, result)
+
+
+async def _create_commit(
+    ctx: Context,
+    batch: BatchRow,
+    project_id: ProjectId,
+    members: Sequence[MemberRow],
+    composition: Composition,
+) -> PublishReport | None:
+    await ctx.points.hit("publish.before_commit")
+    try:
+        commit = await ctx.gitlab.create_commit(
+            project_id,
+            branch=_branch(batch),
+            start_sha=batch.base_sha or "",
+            message=commit_message(batch, members),
+            files=composition.files,
+        )
+    except (OutcomeUnknown, GitLabRefused) as error:
+        return await _look_at_branch(ctx, batch, project_id, error)
+    await ctx.points.hit("publish.after_commit")
+    await _record_head(ctx, batch, commit.sha)
+    return None
+
+
+async def _look_at_branch(
+    ctx: Context, batch: BatchRow, project_id: ProjectId, error: OutcomeUnknown | GitLabRefused
+) -> PublishReport | None:
+    """Race B: the commit may exist although the answer did not say so."""
+    branch = await ctx.gitlab.branch(project_id, _branch(batch))
+    if branch is not None:
+        return await _adopt_branch(ctx, batch, branch)
+    if isinstance(error, OutcomeUnknown):
+        return PublishReport(Published.LATER, str(error))
+    raise error
+
+
+async def _adopt_branch(ctx: Context, batch: BatchRow, branch: BranchInfo) -> PublishReport | None:
+    """Record an existing branch as ours if it is: our marker on a commit right on our base."""
+    is_ours = carries_marker(branch.message, batch.marker) and branch.parent_shas == (batch.base_sha,)
+    if not is_ours:
+        return PublishReport(Published.FOREIGN, f"branch {branch.name} holds {branch.sha}, which is not ours")
+    await _record_head(ctx, batch, branch.sha)
+    return None
+
+
+async def _record_head(ctx: Context, batch: BatchRow, head_sha: str) -> None:
+    await write_fact(
+        ctx, "record_head", batch, lambda session: batches.record_head_if_running(session, batch, head_sha)
+    )
+
+
+async def _open_merge_request(ctx: Context, batch: BatchRow) -> PublishReport:
+    if batch.project_id is None:
+        raise InvariantBroken(f"batch {batch.id} has no project")
+    found = await _find_merge_request(ctx, batch, batch.project_id)
+    if found is None:
+        found = await _create_merge_request(ctx, batch, batch.project_id)
+    if isinstance(found, PublishReport):
+        return found
+    await ctx.points.hit("publish.after_merge_request")
+    await _record_merge_request(ctx, batch, found)
+    return PublishReport(Published.PUBLISHED, found.web_url)
+
+
+async def _find_merge_request(
+    ctx: Context, batch: BatchRow, project_id: ProjectId
+) -> MergeRequestInfo | PublishReport | None:
+    """The merge request of our branch, whatever its state. A foreign one under our branch's name blocks."""
+    found = await ctx.gitlab.merge_requests_of_branch(project_id, _branch(batch))
+    ours = [info for info in found if carries_marker(info.description, batch.marker)]
+    if ours:
+        return ours[0]
+    if found:
+        return PublishReport(Published.FOREIGN, f"!{found[0].iid} of our branch does not carry our marker")
+    return None
+
+
+async def _create_merge_request(
+    ctx: Context, batch: BatchRow, project_id: ProjectId
+) -> MergeRequestInfo | PublishReport:
+    members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
+    await ctx.points.hit("publish.before_merge_request")
+    try:
+        return await ctx.gitlab.open_merge_request(
+            project_id,
+            source_branch=_branch(batch),
+            target_branch=str(batch.policy["target_branch"]),
+            title=merge_request_title(batch, members),
+            description=merge_request_description(batch, members),
+            labels=tuple(batch.policy.get("labels", ())),
+        )
+    except (OutcomeUnknown, GitLabRefused) as error:
+        found = await _find_merge_request(ctx, batch, project_id)
+        if found is not None:
+            return found
+        # A fresh branch may be invisible to the next call for up to a minute: wait for it, the deadline ends it.
+        return PublishReport(Published.LATER, str(error))
+
+
+async def _record_merge_request(ctx: Context, batch: BatchRow, info: MergeRequestInfo) -> None:
+    async def work(session: Session) -> None:
+        won = await batches.record_merge_request_if_running(
+            session, batch, info.project_id, info.iid, info.web_url
+        )
+        require_won(won)
+        await outbox.insert_batch(session, batch.id, "batch.published")
+
+    await ctx.db.transaction("record_merge_request", work, confirm=confirm_batch(batch))
+    ctx.log.info(
+        "published",
+        batch_id=batch.id,
+        partition=batch.partition_key,
+        mr_iid=info.iid,
+        head_sha=batch.head_sha,
+        url=info.web_url,
+    )
+
+
+async def _reread(ctx: Context, batch: BatchRow) -> BatchRow:
+    present = await ctx.db.read("batch", lambda session: batches.get(session, batch.id))
+    if present is None:
+        raise InvariantBroken(f"batch {batch.id} has vanished")
+    return present
+
+
+def _branch(batch: BatchRow) -> str:
+    return branch_name(batch.partition_key, batch.id, batch.marker, batch.attempt)

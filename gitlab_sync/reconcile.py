@@ -1,0 +1,227 @@
+"""Looks at one batch and does what should follow: observe GitLab, decide (pure), act. Everybody comes through here.
+
+Webhook, poller, sweep and the round that has just claimed all call `reconcile`; `via` says who, for counting. Between
+looking and acting nothing is held: every act is guarded by the batch as it was read, so a stale one changes nothing and
+the loop looks again. GitLab is never called inside a transaction, an effect never comes before its commit; two acts come
+before their guarded write because they are find-or-create or idempotent: publish, and the close of `ending.give_up`.
+
+Races considered:
+A  two lookers see a merged merge request: both call `settle`, the database picks one.
+B  the batch is settled while publish is at work: publish's record meets zero rows; what it made a moment too late is
+   removed by `ending.clean_up`.
+C  dead after the merge was asked for and before it was seen: the next look sees what GitLab says.
+D  GitLab is away: nothing is decided, the batch is looked at again later; a deadline is judged with GitLab's answer only.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, assert_never
+
+from gitlab_sync import ending, policy
+from gitlab_sync.batch_writes import confirm_batch, write_fact
+from gitlab_sync.context import Context
+from gitlab_sync.db import Session
+from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, OutcomeUnknown, StaleWrite
+from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
+from gitlab_sync.publish import Published, publish
+from gitlab_sync.settlement import Ending, Outcome
+from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
+from gitlab_sync.store import batches, outbox
+from gitlab_sync.verdict import (
+    Block,
+    BlockReason,
+    GiveUp,
+    Merge,
+    NotPublished,
+    Observation,
+    Publish,
+    Settle,
+    Unblock,
+    Verdict,
+    Wait,
+    decide,
+)
+
+LOOKS: Final = 6
+SOON_S: Final = 2.0
+AWAY_S: Final = 5.0
+
+
+class Reconciled(StrEnum):
+    """What a look came to."""
+
+    SETTLED = "settled"  # by this caller
+    ALREADY_SETTLED = "already_settled"
+    WAITING = "waiting"  # nothing to do now, or something was done and its result comes later
+    BLOCKED = "blocked"
+    GITLAB_UNAVAILABLE = "gitlab_unavailable"
+    GONE = "gone"  # there is no such batch
+
+
+class _LookAgain(StrEnum):
+    LOOK_AGAIN = "look_again"
+
+
+_Step = Reconciled | _LookAgain
+
+
+async def reconcile(ctx: Context, batch_id: BatchId, *, via: Via) -> Reconciled:
+    """Look at the batch and act until there is nothing more to do now."""
+    result: _Step = _LookAgain.LOOK_AGAIN
+    for _ in range(LOOKS):
+        batch = await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
+        if batch is None:
+            return Reconciled.GONE
+        if batch.status in TERMINAL_BATCH:
+            if via in (Via.POLLER, Via.SWEEP):
+                await ending.clean_up_if_due(ctx, batch)
+            return Reconciled.ALREADY_SETTLED
+        result = await _look(ctx, batch, via)
+        if isinstance(result, Reconciled):
+            return result
+    return Reconciled.WAITING
+
+
+async def _look(ctx: Context, batch: BatchRow, via: Via) -> _Step:
+    """One look at an active batch; whatever GitLab or a rival says is turned into a step."""
+    try:
+        observation = await observe(ctx, batch)
+        verdict = decide(observation, policy.recorded(batch.policy))
+        ctx.log.debug("verdict", batch_id=batch.id, via=via, verdict=type(verdict).__name__, detail=str(verdict))
+        return await _act(ctx, observation, verdict, via)
+    except StaleWrite:
+        await ending.clean_up_if_settled(ctx, batch.id)
+        return _LookAgain.LOOK_AGAIN
+    except (GitLabUnavailable, OutcomeUnknown) as error:
+        ctx.log.warning("gitlab unavailable", batch_id=batch.id, partition=batch.partition_key, detail=str(error))
+        await _check_in(ctx, batch, AWAY_S)
+        return Reconciled.GITLAB_UNAVAILABLE
+    except GitLabRefused as error:
+        return await _block(ctx, batch, _refusal(error), str(error))
+
+
+async def observe(ctx: Context, batch: BatchRow) -> Observation:
+    """What GitLab says of the batch now: one call, or none before it is published."""
+    if batch.mr_iid is None or batch.project_id is None:
+        return Observation(batch, NotPublished())
+    return Observation(batch, await ctx.gitlab.merge_request(batch.project_id, batch.mr_iid))
+
+
+async def _act(ctx: Context, observation: Observation, verdict: Verdict, via: Via) -> _Step:
+    batch, shown = observation.batch, observation.merge_request
+    pipeline_id = getattr(verdict, "pipeline_id", None)
+    if pipeline_id is not None and pipeline_id != batch.pipeline_id:
+        await _record_pipeline(ctx, batch, pipeline_id)
+        return _LookAgain.LOOK_AGAIN
+    match verdict:
+        case Wait():
+            return Reconciled.BLOCKED if batch.status is BatchStatus.BLOCKED else Reconciled.WAITING
+        case Publish():
+            return await _publish(ctx, batch, via)
+        case Merge(sha=sha):
+            return await _merge(ctx, batch, sha)
+        case Block(reason=reason, text=text):
+            return await _block(ctx, batch, reason, text)
+        case Unblock():
+            await _unblock(ctx, batch)
+            return _LookAgain.LOOK_AGAIN
+        case Settle(result=result, reason=reason, landed_sha=landed_sha):
+            merged_at = shown.merged_at if isinstance(shown, MergeRequestInfo) else None
+            how = Ending(result, reason, landed_sha=landed_sha, merged_at=merged_at)
+            return await _settle(ctx, batch, how, via)
+        case GiveUp(reason=reason, members=members):
+            return _step_of(await ending.give_up(ctx, batch, reason, members=members, via=via))
+        case never:
+            assert_never(never)
+
+
+async def _publish(ctx: Context, batch: BatchRow, via: Via) -> _Step:
+    report = await publish(ctx, batch)
+    match report.result:
+        case Published.PUBLISHED:
+            await _check_in(ctx, batch, ctx.settings.poll_interval_s)
+            return Reconciled.WAITING
+        case Published.LATER:
+            ctx.log.info("publish again later", batch_id=batch.id, detail=report.detail)
+            await _check_in(ctx, batch, SOON_S)
+            return Reconciled.WAITING
+        case Published.FOREIGN:
+            return await _block(ctx, batch, BlockReason.FOREIGN_BRANCH, report.detail)
+        case Published.ALREADY_THERE:
+            landed = Ending(BatchStatus.SUCCEEDED, "already_there", report.detail, batch.base_sha)
+            return await _settle_anew(ctx, batch, landed, via)
+        case Published.NOTHING_TO_LAND:
+            return await _settle_anew(
+                ctx, batch, Ending(BatchStatus.FAILED, "nothing_to_land", report.detail), via
+            )
+        case never:
+            assert_never(never)
+
+
+async def _settle_anew(ctx: Context, batch: BatchRow, how: Ending, via: Via) -> _Step:
+    """Settle after publish has released members: the version has moved, and it was us."""
+    present = await ctx.db.read("batch", lambda session: batches.get(session, batch.id))
+    if present is None or present.status in TERMINAL_BATCH or present.head_sha is not None:
+        return _LookAgain.LOOK_AGAIN
+    return await _settle(ctx, present, how, via)
+
+
+async def _settle(ctx: Context, batch: BatchRow, how: Ending, via: Via) -> _Step:
+    return _step_of(await ending.settle_and_clean_up(ctx, batch, how, via=via))
+
+
+def _step_of(outcome: Outcome | None) -> _Step:
+    """None: GitLab is not ready to say how it ends."""
+    if outcome is None:
+        return Reconciled.WAITING
+    return Reconciled.SETTLED if outcome is Outcome.WON else _LookAgain.LOOK_AGAIN
+
+
+async def _merge(ctx: Context, batch: BatchRow, sha: str) -> _Step:
+    """Record the intention, then ask. The answer proves nothing; hook or poller see the result, soon."""
+    if batch.project_id is None or batch.mr_iid is None:
+        return Reconciled.WAITING
+    await write_fact(ctx, "record_merge_asked", batch, lambda s: batches.record_merge_asked_if_running(s, batch))
+    await _check_in(ctx, batch, ctx.settings.merge_check_s)
+    await ctx.points.hit("merge.before_ask")
+    answer = await ctx.gitlab.merge(batch.project_id, batch.mr_iid, sha=sha)
+    await ctx.points.hit("merge.asked")
+    ctx.log.info("merge asked", batch_id=batch.id, mr_iid=batch.mr_iid, head_sha=sha, outcome=answer)
+    return Reconciled.WAITING
+
+
+async def _record_pipeline(ctx: Context, batch: BatchRow, pipeline_id: int) -> None:
+    await write_fact(
+        ctx, "record_pipeline", batch, lambda s: batches.record_pipeline_if_active(s, batch, pipeline_id)
+    )
+
+
+async def _block(ctx: Context, batch: BatchRow, reason: str, text: str) -> Reconciled:
+    """RUNNING to BLOCKED with a typed reason; a batch that is blocked already keeps its first reason."""
+    if batch.status is BatchStatus.BLOCKED:
+        return Reconciled.BLOCKED
+
+    async def work(session: Session) -> int:
+        affected = await batches.block_if_running(session, batch, reason, text[:1000])
+        if affected:
+            await outbox.insert_batch(session, batch.id, "batch.blocked")
+        return affected
+
+    if await ctx.db.transaction("block", work, confirm=confirm_batch(batch)):
+        ctx.log.warning("blocked", batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text)
+    return Reconciled.BLOCKED
+
+
+async def _unblock(ctx: Context, batch: BatchRow) -> None:
+    await write_fact(ctx, "unblock", batch, lambda s: batches.unblock_if_blocked(s, batch))
+    ctx.log.info("unblocked", batch_id=batch.id, partition=batch.partition_key, reason=batch.reason_code)
+
+
+def _refusal(error: GitLabRefused) -> BlockReason:
+    """A refusal of rights heals by itself once somebody mends the token; another one of publish does not."""
+    return BlockReason.ACCESS_REFUSED if error.status in (401, 403, 404) else BlockReason.PUBLISH_REFUSED
+
+
+async def _check_in(ctx: Context, batch: BatchRow, check_in_s: float) -> None:
+    await ctx.db.transaction("check_in", lambda s: batches.check_in(s, batch.id, check_in_s))

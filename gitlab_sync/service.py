@@ -1,0 +1,188 @@
+"""The running engine: builds its parts, runs the loops of its roles in one task group, stops gracefully.
+
+Roles: rounds (claim and publish), poller (look at due batches, the sweep among them), outbox (deliver), janitor, and http,
+whose own part here is to look at what webhooks point to. Every replica may run every role; the database keeps them apart.
+A loop's step never leaves anything half done that another replica could not carry on, so a stop may come between any two.
+
+Races considered:
+A  a webhook and this replica's poller want the same batch: one look at a time for each batch in this process; a second wish
+   is remembered and served after it. Between processes the guards decide.
+B  stop while a look is running: it is given time to end; cancelled after that, its batch is due again by time.
+C  the database goes away: a loop's step fails, is logged and tried again after a pause that grows; nothing is kept in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from enum import StrEnum
+from typing import Any, Final
+
+from gitlab_sync import deliveries, ending, outbox, queries
+from gitlab_sync.context import Context
+from gitlab_sync.db import Database
+from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
+from gitlab_sync.errors import DatabaseError, GitLabSyncError
+from gitlab_sync.janitor import sweep_up
+from gitlab_sync.looks import Looks
+from gitlab_sync.model import BatchId
+from gitlab_sync.poller import take_due
+from gitlab_sync.rounds import RoundResult, run_round
+from gitlab_sync.states import Via
+from gitlab_sync.store import probes, requests
+
+JANITOR_INTERVAL_S: Final = 60.0
+OUTBOX_INTERVAL_S: Final = 5.0
+LONGEST_POLL_TICK_S: Final = 2.0
+LONGEST_BACKOFF_S: Final = 10.0
+READY_WITHIN_S: Final = 15.0
+DRAIN_S: Final = 20.0
+
+
+class Role(StrEnum):
+    """What a replica does. All by default."""
+
+    HTTP = "http"
+    ROUNDS = "rounds"
+    POLLER = "poller"
+    OUTBOX = "outbox"
+    JANITOR = "janitor"
+
+
+class Engine:
+    """The parts of one replica and its loops. `run` until `stop` is set, then `close`."""
+
+    def __init__(self, ctx: Context, roles: Iterable[Role] = tuple(Role)) -> None:
+        self.ctx = ctx
+        self._roles = frozenset(roles)
+        self._looks = Looks(ctx)
+        self._stop = asyncio.Event()
+        self._database_seen_at = time.monotonic()
+        self._gauges_at = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run the loops until `stop` is set; returns when they have ended their steps, or were cancelled after DRAIN_S."""
+        self._stop = stop
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(loop) for loop in self._loops()]
+            await stop.wait()
+            await _end(running)
+            await self._looks.drain(DRAIN_S)
+
+    def wake(self, batch_id: BatchId) -> None:
+        """Look at a batch at once instead of at its next check."""
+        self._looks.want(batch_id, Via.WEBHOOK)
+
+    async def accept_delivery(self, delivery: Delivery) -> DeliveryAnswer:
+        """Remember a delivery and make its batch due; raises the database's errors."""
+        accepted = await deliveries.accept_delivery(self.ctx, delivery)
+        if accepted.answer is DeliveryAnswer.TAKEN and accepted.batch_id is not None:
+            self.wake(accepted.batch_id)
+        return accepted.answer
+
+    async def retry_batch(self, batch_id: BatchId, version: int, actor: str) -> None:
+        """Let a BLOCKED batch go on. Raises NotFound or StaleWrite(present)."""
+        await ending.retry_batch(self.ctx, batch_id, version=version, actor=actor)
+        self._looks.want(batch_id, Via.OPERATOR)
+
+    async def fail_batch(self, batch_id: BatchId, version: int, actor: str) -> None:
+        """End an active batch; a merged one settles as landed. Raises NotFound or StaleWrite(present)."""
+        await ending.fail_batch(self.ctx, batch_id, version=version, actor=actor)
+
+    async def run_round(self, partition_key: str) -> RoundResult:
+        """A round by hand; a claimed batch is published in the background."""
+        report = await run_round(self.ctx, partition_key, via=Via.OPERATOR)
+        if report.result is RoundResult.CLAIMED and report.batch_id is not None:
+            self._looks.want(report.batch_id, Via.POLLER)
+        return report.result
+
+    def ready(self) -> Readiness:
+        """Whether this replica should get traffic; GitLab has no say in it."""
+        silent_s = time.monotonic() - self._database_seen_at
+        away = f"the database has not answered for {silent_s:.0f} s" if silent_s > READY_WITHIN_S else ""
+        draining = "this replica is stopping" if self._stop.is_set() else ""
+        return Readiness((ReadyCheck("database", away), ReadyCheck("draining", draining)))
+
+    async def refresh_gauges(self) -> None:
+        """Read the gauges anew, at most once a second; a database that is away leaves the old ones."""
+        if time.monotonic() - self._gauges_at < 1.0:
+            return
+        self._gauges_at = time.monotonic()
+        try:
+            self.ctx.metrics.set_gauges(await queries.gauges(self.ctx))
+        except DatabaseError as error:
+            self.ctx.log.warning("gauges are old", detail=str(error))
+
+    def _loops(self) -> list[Coroutine[Any, Any, None]]:
+        settings = self.ctx.settings
+        poll_tick_s = min(settings.poll_interval_s / 5, LONGEST_POLL_TICK_S)
+        loops: dict[Role, tuple[Callable[[], Awaitable[None]], float]] = {
+            Role.ROUNDS: (self._round_step, settings.round_interval_s),
+            Role.POLLER: (self._poll_step, poll_tick_s),
+            Role.OUTBOX: (self._outbox_step, OUTBOX_INTERVAL_S),
+            Role.JANITOR: (self._janitor_step, JANITOR_INTERVAL_S),
+            Role.HTTP: (self._http_step, LONGEST_POLL_TICK_S),
+        }
+        return [self._repeat(role, *loops[role]) for role in sorted(self._roles)]
+
+    async def _repeat(self, role: Role, step: Callable[[], Awaitable[None]], interval_s: float) -> None:
+        """The loop's edge: every failure of a step ends here, with a growing pause."""
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                await step()
+                self._database_seen_at = time.monotonic()
+                failures = 0
+            except GitLabSyncError as error:
+                failures += 1
+                self.ctx.log.warning("step failed", role=role, error=type(error).__name__, detail=str(error))
+            except Exception:
+                failures += 1
+                self.ctx.log.exception("step broke", role=role)
+            backoff_s = min(LONGEST_BACKOFF_S, 0.5 * 2**failures) if failures else 0.0
+            await self._pause(max(interval_s, backoff_s))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, with jitter so that replicas drift apart; a stop ends it at once."""
+        try:
+            async with asyncio.timeout(seconds * random.uniform(0.85, 1.15)):  # noqa: S311  no secret
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    async def _round_step(self) -> None:
+        waiting = await self.ctx.db.read("round_peek", requests.select_waiting_partitions)
+        for partition_key in waiting:
+            if self._stop.is_set() or partition_key not in self.ctx.partitions:
+                continue
+            report = await run_round(self.ctx, partition_key, via=Via.ROUND)
+            if report.result is RoundResult.CLAIMED and report.batch_id is not None:
+                self._looks.want(report.batch_id, Via.POLLER)
+
+    async def _poll_step(self) -> None:
+        for due in await take_due(self.ctx):
+            self._looks.want(due.id, Via.SWEEP if due.is_past_deadline else Via.POLLER)
+        self.ctx.metrics.poller_succeeded()
+
+    async def _outbox_step(self) -> None:
+        while not self._stop.is_set() and await outbox.deliver_due(self.ctx) >= outbox.CHUNK:
+            pass
+
+    async def _janitor_step(self) -> None:
+        await sweep_up(self.ctx, self._stop)
+
+    async def _http_step(self) -> None:
+        """Readiness must notice a database that went away although nobody calls."""
+        if time.monotonic() - self._database_seen_at > READY_WITHIN_S / 3:
+            await self.ctx.db.read("alive", probes.is_alive)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Wait for the tasks to end their steps; cancel those that take longer than DRAIN_S."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=DRAIN_S)
+    for task in late:
+        task.cancel()
