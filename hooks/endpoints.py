@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,6 +28,7 @@ class Parts:
     engine: EnginePort
     tokens: TokenBook
     secrets: WebhookSecrets
+    document: bytes
 
 
 class EdgeState(TypedDict):
@@ -64,7 +64,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One method of one path. `scope` None: open to everybody, or authenticated by its handler."""
+    """One method of one path. `scope` None: open to everybody, or authenticated by its handler.
+
+    `body` and the second halves of `answers` are types that pydantic can describe; None: no JSON.
+    """
 
     method: str
     path: str
@@ -74,7 +77,7 @@ class Endpoint:
     scope: Scope | None = None
     body: Any = None
     parameters: tuple[Parameter, ...] = ()
-    answers: Mapping[int, tuple[str, type[BaseModel] | None]] = field(default_factory=dict)
+    answers: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
     problems: tuple[Kind, ...] = ()
 
 

@@ -31,5 +31,8 @@ class EnginePort(Protocol):
     async def fail_batch(self, batch_id: BatchId, version: int, actor: str) -> None:
         """End an active batch; a merged one settles as landed. Raises NotFound or StaleWrite(present)."""
 
+    async def refresh_gauges(self) -> None:
+        """Bring the gauges up to date before they are read; a database that is away leaves the old ones."""
+
     def ready(self) -> Readiness:
         """Whether this replica should get traffic, from what its loops have seen lately."""

@@ -15,7 +15,7 @@ import asyncio
 import re
 import uuid
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -37,7 +37,7 @@ class BodyLimits:
     deadline_s: float
 
 
-async def read_body(request: Request, limits: BodyLimits) -> bytes:
+async def read_body(request: Request[Any], limits: BodyLimits) -> bytes:
     """Read a JSON body within `limits`. Raises Problem 400, 408, 413 or 415, and ClientDisconnect."""
     _check_declared(request.headers, limits)
     chunks: list[bytes] = []

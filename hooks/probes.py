@@ -27,5 +27,12 @@ async def readyz(request: EdgeRequest) -> Response:
 async def metrics(request: EdgeRequest) -> Response:
     """The exposition that the scraper's Accept header asks for."""
     accept = request.headers.get("accept", "")
-    content, content_type = request.state["parts"].engine.ctx.metrics.render(accept)
+    engine = request.state["parts"].engine
+    await engine.refresh_gauges()
+    content, content_type = engine.ctx.metrics.render(accept)
     return Response(content, headers={"Content-Type": content_type})
+
+
+async def openapi(request: EdgeRequest) -> Response:
+    """The document of what is served here."""
+    return Response(request.state["parts"].document, media_type="application/json")

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer
 from gitlab_sync.errors import CommitUnknown, DatabaseBusy, DatabaseUnavailable
 from gitlab_sync.telemetry import WebhookEvent, WebhookResult
 from hooks.auth import single_header
+from hooks.endpoints import EdgeRequest
 from hooks.engine_port import EnginePort
 from hooks.limits import BodyLimits, read_body
 from hooks.payloads import BadPayload, Hint, Ignored, read_payload
@@ -62,28 +62,29 @@ class _Line:
     started: float = field(default_factory=time.perf_counter)
 
 
-def gitlab_hook(engine: EnginePort, secrets: WebhookSecrets) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint, bound to its engine and secrets."""
+async def receive_hook(request: EdgeRequest) -> Response:
+    """202: the batch is looked at now. 200: a duplicate, ignored, or not ours. Else a Problem."""
+    engine = request.state["parts"].engine
+    line = _Line()
+    try:
+        return await _take(request, line)
+    except Problem as problem:
+        line.result = _RESULT_OF_STATUS.get(problem.kind.status, WebhookResult.MALFORMED)
+        line.why = line.why or problem.detail
+        raise
+    except (DatabaseUnavailable, DatabaseBusy, CommitUnknown):
+        line.result = WebhookResult.UNAVAILABLE
+        raise
+    except ClientDisconnect:
+        line.result, line.why = WebhookResult.TOO_SLOW, "the connection ended before the body did"
+        raise
+    finally:
+        _tell(engine, line)
 
-    async def receive(request: Request) -> Response:
-        line = _Line()
-        try:
-            return await _take(engine, secrets, request, line)
-        except Problem as problem:
-            line.result = _RESULT_OF_STATUS.get(problem.kind.status, WebhookResult.MALFORMED)
-            line.why = line.why or problem.detail
-            raise
-        except (DatabaseUnavailable, DatabaseBusy, CommitUnknown):
-            line.result = WebhookResult.UNAVAILABLE
-            raise
-        finally:
-            _tell(engine, line)
 
-    return receive
-
-
-async def _take(engine: EnginePort, secrets: WebhookSecrets, request: Request, line: _Line) -> Response:
-    credentials = _credentials(secrets, request, line)
+async def _take(request: EdgeRequest, line: _Line) -> Response:
+    parts = request.state["parts"]
+    credentials = _credentials(parts.secrets, request, line)
     body = await read_body(request, HOOK_LIMITS)
     _check_signature(credentials, body, line)
     line.delivery_id = _delivery_key(credentials, request, body)
@@ -93,12 +94,12 @@ async def _take(engine: EnginePort, secrets: WebhookSecrets, request: Request, l
         return _answer(200, "ignored", hint.reason)
     line.event = hint.event
     line.fields = {"project_id": hint.project_id, "mr_iid": hint.mr_iid, "action": hint.action}
-    answer = await _hand_over(engine, line.delivery_id, body, hint)
+    answer = await _hand_over(parts.engine, line.delivery_id, body, hint)
     line.result = _RESULT_OF_ANSWER[answer]
     return _answer_of(answer)
 
 
-def _credentials(secrets: WebhookSecrets, request: Request, line: _Line) -> Accepted | Pending:
+def _credentials(secrets: WebhookSecrets, request: EdgeRequest, line: _Line) -> Accepted | Pending:
     credentials = secrets.examine(request.scope["headers"])
     if isinstance(credentials, Refused):
         line.why = credentials.why
@@ -116,7 +117,7 @@ def _unauthorized() -> Problem:
     return Problem(UNAUTHORIZED, "give the hook the secret that the service is configured with")
 
 
-def _delivery_key(credentials: Accepted | Pending, request: Request, body: bytes) -> str:
+def _delivery_key(credentials: Accepted | Pending, request: EdgeRequest, body: bytes) -> str:
     """The signed id, or GitLab's Idempotency-Key (from 17.4); else a hash over path and body."""
     unsigned = single_header(request.scope["headers"], b"idempotency-key")
     given = credentials.delivery_id if isinstance(credentials, Pending) else unsigned

@@ -15,34 +15,29 @@ from hooks.problems import Problem, invalid
 
 DEFAULT_LIMIT: Final = 50
 LARGEST_LIMIT: Final = 200
-LARGEST_ID: Final = 2**63 - 1
+LONGEST_CURSOR: Final = 200
 LONGEST_FILTER_BYTES: Final = 255
-
-_VERSION: Final = "v1:"
 
 S = TypeVar("S", bound=IntEnum)
 
 
-def write_cursor(position: int) -> str:
-    """The cursor that continues after `position`."""
-    return base64.urlsafe_b64encode(f"{_VERSION}{position}".encode()).decode().rstrip("=")
+def write_cursor(position: str | None) -> str | None:
+    """The cursor for a position that the engine handed out; None: there is no further page."""
+    return None if position is None else base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
 
 
-def read_cursor(query: QueryParams) -> int | None:
-    """Where to continue; None: at the beginning. Raises Problem 422 for a cursor that was not made here."""
+def read_cursor(query: QueryParams) -> str | None:
+    """The position inside a cursor; None: at the beginning. The engine judges the position itself."""
     text = query.get("cursor")
-    if not text:
+    if text is None:
         return None
     try:
-        plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+        if len(text) > LONGEST_CURSOR:
+            raise ValueError(text)
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        plain = ""
-    position = plain.removeprefix(_VERSION)
-    if not plain.startswith(_VERSION) or not position.isdigit() or int(position[:20]) > LARGEST_ID:
-        raise _bad(
-            "cursor", "was not made by this service; leave it out to begin, or send `next_cursor` as it came"
-        )
-    return int(position)
+        remedy = "leave it out to begin, or send `next_cursor` as it came"
+        raise _bad("cursor", f"was not made by this service; {remedy}") from None
 
 
 def read_limit(query: QueryParams) -> int:
@@ -68,18 +63,17 @@ def read_status(query: QueryParams, kind: type[S]) -> S | None:
 def read_text(query: QueryParams, name: str) -> str | None:
     """A filter that is compared byte for byte."""
     text = query.get(name)
-    if text is not None and (not text or len(text.encode()) > LONGEST_FILTER_BYTES or "\0" in text):
-        raise _bad(
-            name,
-            f"is empty or longer than {LONGEST_FILTER_BYTES} bytes; send the exact value, or leave it out",
-        )
+    if text is not None and (not text or len(text.encode()) > LONGEST_FILTER_BYTES):
+        remedy = "send the exact value, or leave it out"
+        raise _bad(name, f"is empty or longer than {LONGEST_FILTER_BYTES} bytes; {remedy}")
     return text
 
 
 def refuse_unknown(query: QueryParams, known: Sequence[str]) -> None:
     """Raise Problem 422 for a parameter that would otherwise be ignored, or comes twice."""
+    allowed = ", ".join(known) or "none"
     problems = [
-        FieldProblem(name, f"is no parameter here; remove it (known: {', '.join(known)})")
+        FieldProblem(name, f"is no parameter here; remove it (known: {allowed})")
         for name in query
         if name not in known
     ]

@@ -1,4 +1,7 @@
-"""The bodies that the API takes, as strict models: no coercion, no unknown member. What they mean is the engine's."""
+"""The bodies that the API takes, as strict models: no coercion, no unknown member.
+
+What they mean (known partition, lawful paths, lengths) is judged by the engine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ def _moment(value: Any) -> datetime | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ValueError("is no text; send an RFC 3339 time such as 2026-12-31T23:59:59Z, or null")
+        # pydantic collects a ValueError as a problem of the field; a TypeError would go through.
+        raise ValueError("is no text; send an RFC 3339 time, or null")  # noqa: TRY004
     return read_rfc3339(value)
 
 

@@ -1,0 +1,81 @@
+"""The ASGI application: route table, exception table, request ids, and the engine in the lifespan's state.
+
+Never decides anything about a request or a batch. No background task: what outlives an answer is the
+engine's.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from enum import StrEnum
+from importlib import metadata
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from hooks.auth import TokenBook
+from hooks.endpoints import EdgeState, Endpoint, Parts, routes_of
+from hooks.engine_port import EnginePort
+from hooks.limits import LastCatch, RequestIds
+from hooks.openapi import openapi_document
+from hooks.problems import exception_handlers
+from hooks.signature import WebhookSecrets
+from hooks.table import ALL, PROBES, PUBLIC
+
+DISTRIBUTION: Final = "gitlab-sync-service"
+
+
+class Face(StrEnum):
+    """Which paths an application serves: all, or one of two halves on addresses of their own."""
+
+    ALL = "all"
+    PUBLIC = "public"  # API and hooks
+    MANAGEMENT = "management"  # probes and metrics
+
+
+_ENDPOINTS: Final[Mapping[Face, tuple[Endpoint, ...]]] = {
+    Face.ALL: ALL,
+    Face.PUBLIC: PUBLIC,
+    Face.MANAGEMENT: PROBES,
+}
+
+
+def create_app_for(engine: EnginePort, face: Face = Face.ALL) -> Starlette:
+    """An application over an engine that somebody else starts and ends."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[EdgeState]:
+        yield _state(engine)
+
+    return _application(lifespan, face)
+
+
+def _application(
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[EdgeState]], face: Face
+) -> Starlette:
+    app = Starlette(
+        routes=routes_of(_ENDPOINTS[face]),
+        middleware=[Middleware(RequestIds), Middleware(LastCatch)],
+        exception_handlers=exception_handlers(),
+        lifespan=lifespan,
+    )
+    # A redirect would count as a delivered webhook.
+    app.router.redirect_slashes = False
+    return app
+
+
+def _state(engine: EnginePort) -> EdgeState:
+    settings = engine.ctx.settings
+    document = openapi_document(ALL, metadata.version(DISTRIBUTION))
+    return {
+        "parts": Parts(
+            engine=engine,
+            tokens=TokenBook(settings.api_tokens),
+            secrets=WebhookSecrets(settings.webhook_tokens, settings.webhook_signing_keys, now=time.time),
+            document=json.dumps(document, indent=1).encode(),
+        )
+    }
