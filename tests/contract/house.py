@@ -1,4 +1,4 @@
-"""A simulated instance with one project, one bot and a python-gitlab client: where most contract tests begin."""
+"""A simulated instance with a project, a bot and a python-gitlab client: where contract tests begin."""
 
 from __future__ import annotations
 

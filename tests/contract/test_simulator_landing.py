@@ -99,7 +99,8 @@ def test_second_open_merge_request_is_answered_with_the_first(house: House) -> N
     with pytest.raises(gitlab.GitlabCreateError) as caught:
         house.open("batch/1")
     assert caught.value.response_code == 409
-    assert caught.value.error_message == ["Another open merge request already exists for this source branch: !1"]
+    message: object = caught.value.error_message
+    assert message == ["Another open merge request already exists for this source branch: !1"]
     house.project.mergerequests.update(first.iid, {"state_event": "close"})
     second = house.open("batch/1")
     with pytest.raises(gitlab.GitlabUpdateError) as again:
@@ -164,7 +165,9 @@ def test_a_ci_file_alone_starts_a_pipeline(house: House) -> None:
     house.commit("with-ci", **{".gitlab-ci.yml": "job: {script: [true]}\n"})
     house.commit("without", **{"a.txt": "one\n"})
     with_ci, without = house.open("with-ci").iid, house.open("without").iid
-    mr = house.wait_for(with_ci, lambda mr: bool(mr.head_pipeline and mr.head_pipeline["status"] == "success"))
+    mr = house.wait_for(
+        with_ci, lambda mr: bool(mr.head_pipeline and mr.head_pipeline["status"] == "success")
+    )
     assert mr.pipelines.list(get_all=True)[0].source == "merge_request_event"
     ready = house.wait_for(without, lambda mr: mr.detailed_merge_status == "mergeable")
     assert ready.head_pipeline is None
@@ -175,9 +178,7 @@ def test_scheduled_merge_happens_when_the_pipeline_turns_green(house: House) -> 
     house.control.set_plan(PATH, "running")
     house.commit("batch/1", **{"a.txt": "one\n"})
     iid = house.open("batch/1").iid
-    mr = house.wait_for(
-        iid, lambda mr: mr.head_pipeline is not None and mr.merge_status == "can_be_merged"
-    )
+    mr = house.wait_for(iid, lambda mr: mr.head_pipeline is not None and mr.merge_status == "can_be_merged")
     answer = mr.merge(sha=mr.sha, auto_merge=True)
     assert (answer["state"], answer["merge_when_pipeline_succeeds"]) == ("opened", True)
     house.control.set_pipeline(PATH, mr.head_pipeline["id"], "success")

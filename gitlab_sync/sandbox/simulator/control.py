@@ -6,6 +6,7 @@ a demo.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
@@ -26,7 +27,12 @@ class SimControl:
     def __init__(self, base_url: str, sim_token: str) -> None:
         headers = {"X-Sim-Token": sim_token}
         self._http = httpx2.Client(
-            base_url=f"{base_url}/__sim", headers=headers, timeout=LIMIT_S, trust_env=False
+            base_url=f"{base_url}/__sim",
+            headers=headers,
+            timeout=LIMIT_S,
+            trust_env=False,
+            # Trusts nobody: the simulator speaks plain HTTP on loopback, and loading CAs is slow.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         )
 
     def __enter__(self) -> Self:

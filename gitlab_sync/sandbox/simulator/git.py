@@ -225,7 +225,8 @@ class Repository:
         out = self._run("ls-tree", "-z", "--full-tree", *flags, sha, *scope).decode(
             "utf-8", "surrogateescape"
         )
-        return [_parse_item(row) for row in out.split("\0") if row]
+        items = [_parse_item(row) for row in out.split("\0") if row]
+        return [item for item in items if item.path.startswith(scope[0])] if scope else items
 
     def blob(self, sha: str) -> bytes:
         return self._run("cat-file", "blob", sha)

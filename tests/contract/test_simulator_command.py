@@ -1,0 +1,51 @@
+"""The simulator as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import gitlab
+import pytest
+import requests
+
+from gitlab_sync.sandbox.simulator import ControlRefused, SimControl
+
+
+def test_command_prints_its_address_serves_and_ends_on_sigterm(tmp_path: Path) -> None:
+    """One JSON line once it accepts connections; SIGTERM is a clean end with exit code 0."""
+    command = [
+        sys.executable,
+        "-m",
+        "gitlab_sync.sandbox.simulator",
+        "--root",
+        str(tmp_path / "repositories"),
+    ]
+    with subprocess.Popen([*command, "--sim-token", "secret"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["base_url"]
+        try:
+            assert requests.get(f"{url}/-/health", timeout=10).status_code == 200
+            with SimControl(url, "secret") as control:
+                control.add_project("a/b", {"x.txt": "y"})
+                control.add_user("bot", token="t", role=40)
+            client = gitlab.Gitlab(url, private_token="t", timeout=10)
+            assert client.projects.get("a/b").default_branch == "main"
+            client.session.close()
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+
+
+def test_control_plane_needs_its_own_token(tmp_path: Path) -> None:
+    """An API token or a guess does not open it."""
+    from gitlab_sync.sandbox.simulator import SimConfig, running_simulator
+
+    with running_simulator(SimConfig(tmp_path / "repositories", "right")) as running:
+        with SimControl(running.base_url, "wrong") as stranger, pytest.raises(ControlRefused, match="401"):
+            stranger.audit()
+        with pytest.raises(ControlRefused, match="400"):
+            running.control.add_fault("status", no_such_member=1)
