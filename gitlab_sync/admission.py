@@ -1,16 +1,18 @@
 """Admits requests: one or many in one transaction, set-based, idempotent.
 
-A submit writes idempotency key, operations, waiting rows, relations, history and notifications together or not at all;
-the number of statements does not depend on the number of requests. Never touches a batch and never calls GitLab.
+A submit writes idempotency key, operations, waiting rows, relations, history and notifications together or
+not at all; the number of statements does not depend on the number of requests. Never touches a batch and
+never calls GitLab.
 
 Races considered:
-A  the same Idempotency-Key twice at once: `uk_request_id` lets one in; the other waits for it, then answers with the
-   winner's result, or TwinInFlight when it cannot wait longer.
-B  the same operation_id twice: `uk_operation_operation_id`; equal content is "already queued", other content is refused.
-C  two requests for one relation: `uk_relation` or the compare-and-swap on status and version refuses one, which reads
-   anew and is answered with the operation in the way.
-D  COMMIT's answer is lost: the attempt's token on the first operation tells; if the row has moved on meanwhile, the
-   repeat meets B and answers "already queued".
+A  the same Idempotency-Key twice at once: `uk_request_id` lets one in; the other waits for it, then answers
+   with the winner's result, or TwinInFlight when it cannot wait longer.
+B  the same operation_id twice: `uk_operation_operation_id`; equal content is "already queued", other
+   content is refused.
+C  two requests for one relation: `uk_relation` or the compare-and-swap on status and version refuses one,
+   which reads anew and is answered with the operation in the way.
+D  COMMIT's answer is lost: the attempt's token on the first operation tells; if the row has moved on
+   meanwhile, the repeat meets B and answers "already queued".
 """
 
 from __future__ import annotations
@@ -215,7 +217,9 @@ async def _by_key(ctx: Context, order: _Submit) -> Submitted | None:
     if record is None:
         return None
     if record.body_hash != order.idempotency.body_hash:
-        raise KeyReused("this Idempotency-Key came before with another body; use a fresh key for another request")
+        raise KeyReused(
+            "this Idempotency-Key came before with another body; use a fresh key for another request"
+        )
     return Submitted(SubmitAnswer.REPEATED, record.operation_ids)
 
 
@@ -228,7 +232,9 @@ async def _repeated_or_raise(ctx: Context, order: _Submit) -> Submitted:
     if existing is not None:
         return existing
     await _plan(ctx, order)  # raises RelationBusy with the operation in the way
-    raise TwinInFlight("a submit with the same key or operation_id is being worked on; repeat the call in a moment")
+    raise TwinInFlight(
+        "a submit with the same key or operation_id is being worked on; repeat the call in a moment"
+    )
 
 
 async def _by_operation_ids(ctx: Context, order: _Submit) -> Submitted | None:

@@ -1,4 +1,7 @@
-"""Guarded writes of single facts on a batch: one row, one transaction, StaleWrite when somebody moved the batch first."""
+"""Guarded writes of single facts on a batch.
+
+One row, one transaction, StaleWrite when somebody moved the batch first.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""Takes a webhook delivery as a hint: remembers its key and makes the batch it points at due now, in one transaction.
+"""Takes a webhook delivery as a hint.
 
-The payload is never believed: it says which merge request to look at, GitLab says what is true. The wake-up lives in the
-database, so a process that dies right after its answer costs nothing.
+Remembers its key and makes the batch it points at due now, in one transaction.
+
+The payload is never believed: it says which merge request to look at, GitLab says what is true. The wake-up
+lives in the database, so a process that dies right after its answer costs nothing.
 
 Races considered:
 A  the same delivery twice, on two replicas: `uk_delivery_key` lets one in, the other is a DUPLICATE.
-B  the hook comes before the merge request is recorded (GitLab may send it before it answers us): the batch is found by the
-   name of our branch.
+B  the hook comes before the merge request is recorded (GitLab may send it before it answers us): the batch
+   is found by the name of our branch.
 C  the hook comes after the settlement: the wake-up meets no active batch and changes nothing.
 """
 

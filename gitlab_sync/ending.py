@@ -1,13 +1,15 @@
-"""Ends a batch from the outside in: what must be done at GitLab before and after `settlement.settle`, and an operator's wish.
+"""Ends a batch from the outside in: GitLab before and after the settlement, and an operator's wish.
 
-Before a FAILED settlement the merge request is closed and read again: a merged one cannot be closed, so a merge that races
-us is never lost. After a settlement, won or lost, what is left at GitLab (our branch, a merge request opened a moment too
-late) is removed; a failing clean-up blocks nothing.
+Before a FAILED settlement the merge request is closed and read again: a merged one cannot be closed, so a
+merge that races us is never lost. After a settlement, won or lost, what is left at GitLab (our branch, a
+merge request opened a moment too late) is removed; a failing clean-up blocks nothing.
 
 Races considered:
 A  closing races merging: close, read again, merged wins and all members land.
-B  the merge request was opened and never recorded (dead between): it is found by our branch's name and treated alike.
-C  publish opens one while we settle: publish meets the settled batch and cleans up itself; we clean up after settling.
+B  the merge request was opened and never recorded (dead between): it is found by our branch's name and
+   treated alike.
+C  publish opens one while we settle: publish meets the settled batch and cleans up itself; we clean up
+   after settling.
 D  GitLab is merging (locked) or does not answer: nothing is settled, the batch is looked at again.
 """
 
@@ -39,7 +41,9 @@ async def give_up(
     info = await _final_state(ctx, batch)
     await ctx.points.hit("give_up.read_again")
     if info is None or info.state == "closed":
-        return await settle_and_clean_up(ctx, batch, Ending(BatchStatus.FAILED, reason, members=members), via=via)
+        return await settle_and_clean_up(
+            ctx, batch, Ending(BatchStatus.FAILED, reason, members=members), via=via
+        )
     if info.state == "merged":
         return await settle_and_clean_up(ctx, batch, _landed(info), via=via)
     ctx.log.info("cannot end yet", batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason)
@@ -79,7 +83,7 @@ async def clean_up_if_due(ctx: Context, batch: BatchRow) -> None:
 
 
 async def clean_up_if_settled(ctx: Context, batch_id: BatchId) -> None:
-    """For a publisher that has lost its batch: if it was settled meanwhile, nothing of ours may stay behind."""
+    """For a publisher that has lost its batch: once settled, nothing of ours may stay behind."""
     batch = await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
     if batch is not None and batch.status in TERMINAL_BATCH:
         await clean_up(ctx, batch)
@@ -88,7 +92,8 @@ async def clean_up_if_settled(ctx: Context, batch_id: BatchId) -> None:
 async def fail_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> Outcome | None:
     """An operator ends a batch: closed and read again first, so it cannot contradict GitLab.
 
-    WON: settled now, perhaps as SUCCEEDED. None: GitLab is merging. Raises NotFound, StaleWrite with the present state.
+    WON: settled now, perhaps as SUCCEEDED. None: GitLab is merging. Raises NotFound, StaleWrite with the
+    present state.
     """
     batch = await _active(ctx, batch_id, version)
     ctx.log.info("operator fails batch", batch_id=batch_id, partition=batch.partition_key, actor=actor)
@@ -142,14 +147,14 @@ async def _close_late_ones(ctx: Context, batch: BatchRow) -> None:
         if info.state == "opened":
             await ctx.gitlab.close_merge_request(info.project_id, info.iid)
         elif info.state == "merged":
-            ctx.log.error("merged after it was settled as failed", batch_id=batch.id, mr_iid=info.iid, url=info.web_url)
+            ctx.log.error(
+                "merged after it was settled as failed", batch_id=batch.id, mr_iid=info.iid, url=info.web_url
+            )
 
 
 def _landed(info: MergeRequestInfo) -> Ending:
     landed_sha = info.merge_commit_sha or info.squash_commit_sha or info.sha
-    return Ending(
-        BatchStatus.SUCCEEDED, SettleReason.MERGED, landed_sha=landed_sha, merged_at=info.merged_at
-    )
+    return Ending(BatchStatus.SUCCEEDED, SettleReason.MERGED, landed_sha=landed_sha, merged_at=info.merged_at)
 
 
 def _branch(batch: BatchRow) -> str:

@@ -1,27 +1,27 @@
 """Every error of the engine. A class exists only because somebody branches on it.
 
-    GitLabSyncError
-    ├── ConfigError              a setting or partition file is wrong; names the variable and the remedy
-    ├── InvalidRequest           a submitted request is wrong; names the field (and the index) and the remedy
-    ├── NotFound                 there is no such request, batch or partition
-    ├── SubmitRefused            a well-formed submit that cannot be taken now
-    │   ├── RelationBusy         another operation holds the relation; names it
-    │   ├── OperationExists      the client's own operation_id is taken by a different request
-    │   ├── KeyReused            the idempotency key came before with another body
-    │   └── TwinInFlight         the same key is being worked on this moment: try again
-    ├── GitLabError
-    │   ├── GitLabUnavailable    try again later; nothing was changed
-    │   ├── GitLabRefused        will not get better by repeating; carries status and GitLab's text
-    │   └── OutcomeUnknown       a write whose answer is lost: look before doing anything else
-    ├── DatabaseError
-    │   ├── DatabaseUnavailable  not reachable, or refusing service; answer 503 with Retry-After
-    │   ├── DatabaseBusy         retries are used up (deadlocks, lock waits), or no free connection in time
-    │   ├── CommitUnknown        COMMIT was sent and its answer is lost, and it could not be resolved
-    │   ├── DuplicateKey         a UNIQUE key refused the row; carries the key's name, which gives the meaning
-    │   └── DatabaseDefect       the statement or the schema is wrong: a bug, never retried
-    ├── StaleWrite               a guarded write met zero rows: somebody else moved the row first
-    ├── InvariantBroken          the database holds something that must not be: stop and tell
-    └── IllegalEdge              the code asked for a move that the state machine does not have
+GitLabSyncError
+├── ConfigError              a setting or partition file is wrong; names the variable and the remedy
+├── InvalidRequest           a submitted request is wrong; names the field (and the index) and the remedy
+├── NotFound                 there is no such request, batch or partition
+├── SubmitRefused            a well-formed submit that cannot be taken now
+│   ├── RelationBusy         another operation holds the relation; names it
+│   ├── OperationExists      the client's own operation_id is taken by a different request
+│   ├── KeyReused            the idempotency key came before with another body
+│   └── TwinInFlight         the same key is being worked on this moment: try again
+├── GitLabError
+│   ├── GitLabUnavailable    try again later; nothing was changed
+│   ├── GitLabRefused        will not get better by repeating; carries status and GitLab's text
+│   └── OutcomeUnknown       a write whose answer is lost: look before doing anything else
+├── DatabaseError
+│   ├── DatabaseUnavailable  not reachable, or refusing service; answer 503 with Retry-After
+│   ├── DatabaseBusy         retries are used up (deadlocks, lock waits), or no free connection in time
+│   ├── CommitUnknown        COMMIT was sent and its answer is lost, and it could not be resolved
+│   ├── DuplicateKey         a UNIQUE key refused the row; carries the key's name, which gives the meaning
+│   └── DatabaseDefect       the statement or the schema is wrong: a bug, never retried
+├── StaleWrite               a guarded write met zero rows: somebody else moved the row first
+├── InvariantBroken          the database holds something that must not be: stop and tell
+└── IllegalEdge              the code asked for a move that the state machine does not have
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class GitLabSyncError(Exception):
 
 
 class ConfigError(GitLabSyncError):
-    """A setting or a partitions file is wrong. `problems` holds one line each, naming the place and the remedy."""
+    """A setting or a partitions file is wrong.
+
+    `problems` holds one line each, naming the place and the remedy.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -70,7 +73,9 @@ class SubmitRefused(GitLabSyncError):
 class RelationBusy(SubmitRefused):
     """The relation is held by another operation, or not in a state from which the action may start."""
 
-    def __init__(self, *, index: int, subject: str, target: str, operation_id: UUID | None, status: str) -> None:
+    def __init__(
+        self, *, index: int, subject: str, target: str, operation_id: UUID | None, status: str
+    ) -> None:
         holder = f"operation {operation_id} holds it" if operation_id else "no operation holds it"
         super().__init__(f"request {index}: relation {subject!r} -> {target!r} is {status}; {holder}")
         self.index = index
@@ -82,7 +87,9 @@ class OperationExists(SubmitRefused):
     """The operation_id given by the client belongs to a request that was submitted before."""
 
     def __init__(self, operation_id: UUID) -> None:
-        super().__init__(f"operation_id {operation_id} exists; send a fresh one, or an Idempotency-Key to repeat a submit")
+        super().__init__(
+            f"operation_id {operation_id} exists; send a fresh one, or an Idempotency-Key to repeat a submit"
+        )
         self.operation_id = operation_id
 
 

@@ -1,4 +1,7 @@
-"""Looks for what must not be, over the live tables, read-only: `doctor --invariants`, and after every race and crash test."""
+"""Looks for what must not be, over the live tables, read-only.
+
+For `doctor --invariants`, and after every race and crash test.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Deletes what nobody needs any more: expired idempotency keys, old webhook deliveries, delivered notifications.
+"""Deletes what nobody needs any more.
 
-Small chunks, each its own transaction, with a pause between them, so that traffic never waits for it. Replicas may run it
-at once: a deadlock between two of them is retried like any other. Never touches requests, batches, history or audit.
+That is expired idempotency keys, old webhook deliveries, delivered notifications.
+
+Small chunks, each its own transaction, with a pause between them, so that traffic never waits for it.
+Replicas may run it at once: a deadlock between two of them is retried like any other. Never touches
+requests, batches, history or audit.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ _Delete = Callable[[Session], Awaitable[int]]
 
 
 async def sweep_up(ctx: Context, stop: asyncio.Event) -> int:
-    """Delete everything that is due, chunk by chunk, until there is no more or `stop` is set; how many rows went."""
+    """Delete everything that is due, chunk by chunk; how many rows went.
+
+    Ends when there is no more, or when `stop` is set.
+    """
     deletes: tuple[_Delete, ...] = (
         lambda session: edge.delete_expired_idempotency(session, CHUNK),
         lambda session: edge.delete_old_deliveries(session, KEEP_DELIVERIES_S, CHUNK),

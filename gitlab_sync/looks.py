@@ -1,8 +1,10 @@
-"""Runs looks at batches in the background of one process: one at a time for each batch, a few at a time in all.
+"""Runs looks at batches in the background of one process.
 
-A wish for a batch that is being looked at is remembered and served after it, so nothing that came in between is missed.
-Wishes live in memory only: the database knows what is due, so losing them at a crash costs time and nothing else. Their
-number is bounded by the number of active batches.
+One at a time for each batch, a few at a time in all.
+
+A wish for a batch that is being looked at is remembered and served after it, so nothing that came in
+between is missed. Wishes live in memory only: the database knows what is due, so losing them at a crash
+costs time and nothing else. Their number is bounded by the number of active batches.
 """
 
 from __future__ import annotations

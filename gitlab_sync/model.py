@@ -1,4 +1,6 @@
-"""The values that travel between the rooms: rows, policies, what GitLab says. Pure data, no behaviour worth a name.
+"""The values that travel between the rooms: rows, policies, what GitLab says.
+
+Pure data, no behaviour worth a name.
 
 Times are naive UTC datetimes as the database's clock wrote them (DATETIME(6)).
 """

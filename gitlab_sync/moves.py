@@ -1,12 +1,15 @@
 """Moves one request outside of a batch: approve, reject, close, retry. One guarded transaction each.
 
-The waiting set, the relation, history and notification go along in the same transaction. Never calls GitLab.
+The waiting set, the relation, history and notification go along in the same transaction. Never calls
+GitLab.
 
 Races considered:
-A  close against a claim: the withdrawal deletes the waiting row only while it is unclaimed; whoever loses changes nothing.
-B  approve against reject, retry against close: the guarded move lets one through, the other is told the present state.
-C  COMMIT's answer is lost: the attempt's token on the operation tells; if a round has claimed it meanwhile, the repeat
-   is answered with the present state.
+A  close against a claim: the withdrawal deletes the waiting row only while it is unclaimed; whoever loses
+   changes nothing.
+B  approve against reject, retry against close: the guarded move lets one through, the other is told the
+   present state.
+C  COMMIT's answer is lost: the attempt's token on the operation tells; if a round has claimed it meanwhile,
+   the repeat is answered with the present state.
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ async def reject(
 async def close(
     ctx: Context, operation_id: OperationId, *, actor: str, version: int | None = None, reason: str = ""
 ) -> OperationRow:
-    """PENDING, QUEUED or FAILED to CLOSED. Raises NotFound, StaleWrite with the present state (a round was quicker)."""
+    """PENDING, QUEUED or FAILED to CLOSED.
+
+    Raises NotFound, StaleWrite with the present state (a round was quicker).
+    """
     return await _move(ctx, _Move(operation_id, OperationStatus.CLOSED, "closed", actor, version, reason))
 
 
@@ -141,5 +147,7 @@ def _stale(move: _Move, operation: OperationRow) -> StaleWrite:
         "status": operation.status.name,
         "version": operation.version,
     }
-    message = f"the request cannot be {move.verb}: it is {operation.status.name} at version {operation.version}"
+    message = (
+        f"the request cannot be {move.verb}: it is {operation.status.name} at version {operation.version}"
+    )
     return StaleWrite(message, present=present)

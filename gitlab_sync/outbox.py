@@ -1,12 +1,15 @@
-"""Delivers notifications that were committed with the state they tell of: leased, at least once, outside any transaction.
+"""Delivers notifications that were committed with the state they tell of.
 
-A lease is a moved due time, so a dead process's notifications become due again by themselves. Until delivery over HTTP is
-configured a delivery is one log line. Never writes a state of batches or requests.
+Leased, at least once, outside any transaction.
+
+A lease is a moved due time, so a dead process's notifications become due again by themselves. Until
+delivery over HTTP is configured a delivery is one log line. Never writes a state of batches or requests.
 
 Races considered:
 A  two replicas: SKIP LOCKED gives each its own rows; the lease keeps them apart after the commit.
 B  dead between sending and marking: sent again after the lease; receivers know by the stable id.
-C  a slow delivery outlives its lease: the mark is guarded by the lease token and leaves the new lease alone.
+C  a slow delivery outlives its lease: the mark is guarded by the lease token and leaves the new lease
+   alone.
 """
 
 from __future__ import annotations
@@ -54,4 +57,6 @@ async def _lease(ctx: Context) -> tuple[bytes, list[OutboxRow]] | None:
 
 
 def _deliver(ctx: Context, row: OutboxRow) -> None:
-    ctx.log.info("notification", delivery_id=f"msg_{row.id}", type=row.event, subject=row.subject, data=row.payload)
+    ctx.log.info(
+        "notification", delivery_id=f"msg_{row.id}", type=row.event, subject=row.subject, data=row.payload
+    )

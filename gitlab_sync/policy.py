@@ -1,4 +1,7 @@
-"""The policy a batch runs under, as it is recorded on the batch: a later change of the file changes later batches. Pure."""
+"""The policy a batch runs under, as it is recorded on the batch. Pure.
+
+A later change of the partitions file changes later batches only.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ def record(partition: Partition) -> dict[str, Any]:
 
 
 def recorded(policy: Mapping[str, Any]) -> Partition:
-    """The partition that `record` wrote; members that this release does not know are left out, missing ones default."""
+    """The partition that `record` wrote.
+
+    Members that this release does not know are left out, missing ones take their default.
+    """
     known = {name: value for name, value in policy.items() if name in _names(Partition)}
     known["merge"] = MergeMode(known.get("merge", MergeMode.AUTO))
     known["on_failure"] = OnFailure(known.get("on_failure", OnFailure.REQUEUE))

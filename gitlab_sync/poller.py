@@ -1,9 +1,13 @@
-"""Takes the batches that are due for a look: active ones, overdue ones (the sweep) and settled ones not cleaned up.
+"""Takes the batches that are due for a look.
 
-Taking moves the due time, so that one replica looks at a batch at a time; if it dies, the batch is due again by itself.
+Active ones, overdue ones (the sweep) and settled ones that are not cleaned up yet.
+
+Taking moves the due time, so that one replica looks at a batch at a time; if it dies, the batch is due
+again by itself.
 
 Races considered:
-A  two pollers: SKIP LOCKED gives each its own batches. A batch looked at twice all the same (a webhook) is no harm.
+A  two pollers: SKIP LOCKED gives each its own batches. A batch looked at twice all the same (a webhook) is
+   no harm.
 """
 
 from __future__ import annotations

@@ -1,16 +1,21 @@
-"""Publishes a batch: makes its branch, commit and merge request exist. Find or create, at every step, by derived names.
+"""Publishes a batch: makes its branch, commit and merge request exist.
 
-No transaction is open while GitLab is spoken to. Each fact is recorded once by a guarded write; whoever loses that write
-stops and the caller looks again. Members whose edits cannot be applied leave the batch here, before anything is pushed.
+Find or create, at every step, by derived names.
+
+No transaction is open while GitLab is spoken to. Each fact is recorded once by a guarded write; whoever
+loses that write stops and the caller looks again. Members whose edits cannot be applied leave the batch
+here, before anything is pushed.
 
 Races considered:
-A  two replicas publish one batch: the branch name is derived from the batch, GitLab lets one create it, the other adopts;
-   one records, the other meets zero rows.
-B  the answer to a write is lost: look at the branch or the merge request and adopt what carries our marker; never create
-   twice. Nothing there: the next look tries again.
-C  dead between a write and its record: the next replica finds branch and merge request by name and records them.
-D  the sweep settles meanwhile: every record is guarded by RUNNING and the version; the merge request that was opened a
-   moment too late is closed by `reconcile` when it meets a settled batch (its branch is deleted, so it cannot land).
+A  two replicas publish one batch: the branch name is derived from the batch, GitLab lets one create it, the
+   other adopts; one records, the other meets zero rows.
+B  the answer to a write is lost: look at the branch or the merge request and adopt what carries our marker;
+   never create twice. Nothing there: the next look tries again.
+C  dead between a write and its record: the next replica finds branch and merge request by name and records
+   them.
+D  the sweep settles meanwhile: every record is guarded by RUNNING and the version; the merge request that
+   was opened a moment too late is closed by `reconcile` when it meets a settled batch (its branch is
+   deleted, so it cannot land).
 E  somebody else's branch under our name: it lacks our marker or our parent: BLOCKED, never overwritten.
 """
 
@@ -44,7 +49,9 @@ class Published(StrEnum):
 
     PUBLISHED = "published"  # branch, commit and merge request exist and are recorded
     NOTHING_TO_LAND = "nothing_to_land"  # every member left the batch: nothing was pushed
-    ALREADY_THERE = "already_there"  # the target branch holds everything that was asked for: nothing was pushed
+    ALREADY_THERE = (
+        "already_there"  # the target branch holds everything that was asked for: nothing was pushed
+    )
     FOREIGN = "foreign"  # our names are taken by somebody else
     LATER = "later"  # an answer was lost, or GitLab does not show the branch yet: look again
 
@@ -58,7 +65,10 @@ class PublishReport:
 
 
 async def publish(ctx: Context, batch: BatchRow) -> PublishReport:
-    """Carry `batch` to a recorded merge request. Raises StaleWrite when somebody moved the batch meanwhile."""
+    """Carry `batch` to a recorded merge request.
+
+    Raises StaleWrite when somebody moved the batch meanwhile.
+    """
     if batch.project_id is None or batch.base_sha is None:
         raise InvariantBroken(f"batch {batch.id} was claimed without a base")
     head_sha = batch.head_sha
@@ -88,7 +98,10 @@ async def _push(ctx: Context, batch: BatchRow, project_id: ProjectId) -> Publish
 async def _compose(
     ctx: Context, batch: BatchRow, project_id: ProjectId, members: Sequence[MemberRow]
 ) -> Composition:
-    """Read what the members' edits need at the recorded base and compose them; off the loop, parsing can take long."""
+    """Read what the edits need at the recorded base and compose them.
+
+    In a thread: parsing can take long.
+    """
     base = batch.base_sha or ""
     there = await ctx.gitlab.existing_paths(project_id, base, paths_touched(members))
     wanted = [path for path in paths_to_read(members) if path in there]
@@ -103,7 +116,12 @@ async def _release_leftovers(
 ) -> tuple[BatchRow, list[MemberRow]]:
     """Members that this round cannot take leave the batch, in one guarded transaction."""
     releases = [
-        Release(operation_id, OperationStatus.QUEUED, "deferred", "waits for the next round: an earlier member touches the same path")
+        Release(
+            operation_id,
+            OperationStatus.QUEUED,
+            "deferred",
+            "waits for the next round: an earlier member touches the same path",
+        )
         for operation_id in composition.deferred
     ]
     releases += [
@@ -124,7 +142,9 @@ async def _write_releases(ctx: Context, batch: BatchRow, releases: Sequence[Rele
         taken += await requests.delete_failed(session, batch.id, releases)
         moved = await operations.release_if_merging(session, batch.id, releases)
         if not taken == moved == len(releases):
-            raise InvariantBroken(f"batch {batch.id}: {len(releases)} to release, {taken} requests, {moved} operations")
+            raise InvariantBroken(
+                f"batch {batch.id}: {len(releases)} to release, {taken} requests, {moved} operations"
+            )
         await operations.insert_audit_of_moved(
             session,
             before=OperationStatus.MERGING,
@@ -237,7 +257,7 @@ async def _create_merge_request(
         found = await _find_merge_request(ctx, batch, project_id)
         if found is not None:
             return found
-        # A fresh branch may be invisible to the next call for up to a minute: wait for it, the deadline ends it.
+        # A fresh branch may be invisible for up to a minute: wait for it, the deadline ends it.
         return PublishReport(Published.LATER, str(error))
 
 

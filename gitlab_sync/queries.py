@@ -1,7 +1,7 @@
 """Reads for people: one request with its history, one batch with its members, pages, partitions, gauges.
 
-Nothing here decides a write. Pages are keyset pages: a position is the last row of the page before, as a text that the
-edge hands out and takes back unchanged.
+Nothing here decides a write. Pages are keyset pages: a position is the last row of the page before, as a
+text that the edge hands out and takes back unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from gitlab_sync.states import OperationStatus
 from gitlab_sync.store import batches, edge, operations, outbox, requests, views
 from gitlab_sync.store.batches import FormerMember
 from gitlab_sync.store.edge import PauseRow
-from gitlab_sync.store.views import ActiveBatch, After, BatchFilter, BatchSummary, OperationFilter, WaitingNumbers
+from gitlab_sync.store.views import (
+    ActiveBatch,
+    After,
+    BatchFilter,
+    BatchSummary,
+    OperationFilter,
+    WaitingNumbers,
+)
 from gitlab_sync.telemetry import GaugeSnapshot, PartitionGauges
 
 COUNTED_AHEAD: Final = 10_000
@@ -38,7 +45,10 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """One request with what its requester asks about. `ahead`: how many are before it; None unless it waits."""
+    """One request with what its requester asks about.
+
+    `ahead`: how many are before it; None unless it waits.
+    """
 
     operation: OperationRow
     batch: BatchRow | None
@@ -56,7 +66,10 @@ class BatchView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One configured partition as it stands. `active` None: its slot is free; `pause` None: it is not paused."""
+    """One configured partition as it stands.
+
+    `active` None: its slot is free; `pause` None: it is not paused.
+    """
 
     partition: Partition
     waiting: WaitingNumbers
@@ -75,7 +88,9 @@ async def request_view(ctx: Context, operation_id: OperationId) -> RequestView |
         ahead = None
         if operation.status is OperationStatus.QUEUED:
             ahead = await requests.count_ahead(session, operation_id, COUNTED_AHEAD)
-        return RequestView(operation, batch, ahead, tuple(await operations.select_audit(session, operation_id)))
+        return RequestView(
+            operation, batch, ahead, tuple(await operations.select_audit(session, operation_id))
+        )
 
     return await ctx.db.read("request_view", work)
 
@@ -135,7 +150,7 @@ async def partitions(ctx: Context) -> tuple[PartitionView, ...]:
 
 
 async def gauges(ctx: Context) -> GaugeSnapshot:
-    """The gauges as the tables stand now; bounded cost: index counts over what is present, not over history."""
+    """The gauges as the tables stand now: counts over what is present, never over history."""
     stands = await partitions(ctx)
     pending = await ctx.db.read(
         "outbox_pending", lambda session: outbox.count_pending(session, COUNTED_PENDING)

@@ -1,16 +1,20 @@
-"""Looks at one batch and does what should follow: observe GitLab, decide (pure), act. Everybody comes through here.
+"""Looks at one batch and does what should follow: observe GitLab, decide (pure), act.
 
-Webhook, poller, sweep and the round that has just claimed all call `reconcile`; `via` says who, for counting. Between
-looking and acting nothing is held: every act is guarded by the batch as it was read, so a stale one changes nothing and
-the loop looks again. GitLab is never called inside a transaction, an effect never comes before its commit; two acts come
-before their guarded write because they are find-or-create or idempotent: publish, and the close of `ending.give_up`.
+Everybody comes through here.
+
+Webhook, poller, sweep and the round that has just claimed all call `reconcile`; `via` says who, for
+counting. Between looking and acting nothing is held: every act is guarded by the batch as it was read, so a
+stale one changes nothing and the loop looks again. GitLab is never called inside a transaction, an effect
+never comes before its commit; two acts come before their guarded write because they are find-or-create or
+idempotent: publish, and the close of `ending.give_up`.
 
 Races considered:
 A  two lookers see a merged merge request: both call `settle`, the database picks one.
-B  the batch is settled while publish is at work: publish's record meets zero rows; what it made a moment too late is
-   removed by `ending.clean_up`.
+B  the batch is settled while publish is at work: publish's record meets zero rows; what it made a moment
+   too late is removed by `ending.clean_up`.
 C  dead after the merge was asked for and before it was seen: the next look sees what GitLab says.
-D  GitLab is away: nothing is decided, the batch is looked at again later; a deadline is judged with GitLab's answer only.
+D  GitLab is away: nothing is decided, the batch is looked at again later; a deadline is judged with
+   GitLab's answer only.
 """
 
 from __future__ import annotations
@@ -88,13 +92,17 @@ async def _look(ctx: Context, batch: BatchRow, via: Via) -> _Step:
     try:
         observation = await observe(ctx, batch)
         verdict = decide(observation, policy.recorded(batch.policy))
-        ctx.log.debug("verdict", batch_id=batch.id, via=via, verdict=type(verdict).__name__, detail=str(verdict))
+        ctx.log.debug(
+            "verdict", batch_id=batch.id, via=via, verdict=type(verdict).__name__, detail=str(verdict)
+        )
         return await _act(ctx, observation, verdict, via)
     except StaleWrite:
         await ending.clean_up_if_settled(ctx, batch.id)
         return _LookAgain.LOOK_AGAIN
     except (GitLabUnavailable, OutcomeUnknown) as error:
-        ctx.log.warning("gitlab unavailable", batch_id=batch.id, partition=batch.partition_key, detail=str(error))
+        ctx.log.warning(
+            "gitlab unavailable", batch_id=batch.id, partition=batch.partition_key, detail=str(error)
+        )
         await _check_in(ctx, batch, AWAY_S)
         return Reconciled.GITLAB_UNAVAILABLE
     except GitLabRefused as error:
@@ -182,7 +190,9 @@ async def _merge(ctx: Context, batch: BatchRow, sha: str) -> _Step:
     """Record the intention, then ask. The answer proves nothing; hook or poller see the result, soon."""
     if batch.project_id is None or batch.mr_iid is None:
         return Reconciled.WAITING
-    await write_fact(ctx, "record_merge_asked", batch, lambda s: batches.record_merge_asked_if_running(s, batch))
+    await write_fact(
+        ctx, "record_merge_asked", batch, lambda s: batches.record_merge_asked_if_running(s, batch)
+    )
     await _check_in(ctx, batch, ctx.settings.merge_check_s)
     await ctx.points.hit("merge.before_ask")
     answer = await ctx.gitlab.merge(batch.project_id, batch.mr_iid, sha=sha)
@@ -209,7 +219,9 @@ async def _block(ctx: Context, batch: BatchRow, reason: str, text: str) -> Recon
         return affected
 
     if await ctx.db.transaction("block", work, confirm=confirm_batch(batch)):
-        ctx.log.warning("blocked", batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text)
+        ctx.log.warning(
+            "blocked", batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
+        )
     return Reconciled.BLOCKED
 
 

@@ -1,18 +1,25 @@
-"""Rounds: claim what waits in a partition into a new batch. The claim is one small transaction; GitLab is asked before.
+"""Rounds: claim what waits in a partition into a new batch.
 
-A round first looks without locks (paused, slot, enough waiting), then asks GitLab for the target branch's head, so that
-nothing is claimed while GitLab is away, then claims. Schedulers of all replicas and operators may overlap.
+The claim is one small transaction; GitLab is asked before.
+
+A round first looks without locks (paused, slot, enough waiting), then asks GitLab for the target branch's
+head, so that nothing is claimed while GitLab is away, then claims. Schedulers of all replicas and operators
+may overlap.
 
 Races considered:
-A  two claimers of one partition: both insert, `uk_active_slot` refuses one: SLOT_OCCUPIED, rolled back at once, because
-   a refused insert keeps a lock on the slot that a settlement would wait for.
-B  three inserters, the first rolls back: one of the others meets a deadlock (1213); the transaction runs again.
-C  a request is withdrawn between the reading and the claim: fewer rows than read, all is rolled back and runs again.
-D  requests arrive during the claim: the reading takes no lock and the claim locks only its own rows by primary key, so
-   enqueueing never waits (I3); they belong to the next round.
-E  dead between the claim and publish: the batch is RUNNING and due soon; any replica's poller carries it on.
+A  two claimers of one partition: both insert, `uk_active_slot` refuses one: SLOT_OCCUPIED, rolled back at
+   once, because a refused insert keeps a lock on the slot that a settlement would wait for.
+B  three inserters, the first rolls back: one of the others meets a deadlock (1213); the transaction runs
+   again.
+C  a request is withdrawn between the reading and the claim: fewer rows than read, all is rolled back and
+   runs again.
+D  requests arrive during the claim: the reading takes no lock and the claim locks only its own rows by
+   primary key, so enqueueing never waits (I3); they belong to the next round.
+E  dead between the claim and publish: the batch is RUNNING and due soon; any replica's poller carries it
+   on.
 F  the answer to COMMIT is lost: the token on the batch row tells.
-Not considered: the target branch moving between the look and the claim; publish builds on the recorded base.
+Not considered: the target branch moving between the look and the claim; publish builds on the recorded
+base.
 """
 
 from __future__ import annotations
@@ -67,7 +74,9 @@ def partition_of(ctx: Context, partition_key: str) -> Partition:
     """The configured partition. Raises NotFound."""
     partition = ctx.partitions.get(partition_key)
     if partition is None:
-        raise NotFound(f"there is no partition {partition_key!r}; configured are: {', '.join(sorted(ctx.partitions))}")
+        raise NotFound(
+            f"there is no partition {partition_key!r}; configured are: {', '.join(sorted(ctx.partitions))}"
+        )
     return partition
 
 

@@ -1,14 +1,17 @@
 """The running engine: builds its parts, runs the loops of its roles in one task group, stops gracefully.
 
-Roles: rounds (claim and publish), poller (look at due batches, the sweep among them), outbox (deliver), janitor, and http,
-whose own part here is to look at what webhooks point to. Every replica may run every role; the database keeps them apart.
-A loop's step never leaves anything half done that another replica could not carry on, so a stop may come between any two.
+Roles: rounds (claim and publish), poller (look at due batches, the sweep among them), outbox (deliver),
+janitor, and http, whose own part here is to look at what webhooks point to. Every replica may run every
+role; the database keeps them apart. A loop's step never leaves anything half done that another replica
+could not carry on, so a stop may come between any two.
 
 Races considered:
-A  a webhook and this replica's poller want the same batch: one look at a time for each batch in this process; a second wish
-   is remembered and served after it. Between processes the guards decide.
-B  stop while a look is running: it is given time to end; cancelled after that, its batch is due again by time.
-C  the database goes away: a loop's step fails, is logged and tried again after a pause that grows; nothing is kept in memory.
+A  a webhook and this replica's poller want the same batch: one look at a time for each batch in this
+   process; a second wish is remembered and served after it. Between processes the guards decide.
+B  stop while a look is running: it is given time to end; cancelled after that, its batch is due again by
+   time.
+C  the database goes away: a loop's step fails, is logged and tried again after a pause that grows; nothing
+   is kept in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from typing import Any, Final
 
 from gitlab_sync import deliveries, ending, outbox, queries
 from gitlab_sync.context import Context
-from gitlab_sync.db import Database
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
 from gitlab_sync.errors import DatabaseError, GitLabSyncError
 from gitlab_sync.janitor import sweep_up
@@ -63,7 +65,10 @@ class Engine:
         self._gauges_at = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run the loops until `stop` is set; returns when they have ended their steps, or were cancelled after DRAIN_S."""
+        """Run the loops until `stop` is set.
+
+        Returns when they have ended their steps, or were cancelled after DRAIN_S.
+        """
         self._stop = stop
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(loop) for loop in self._loops()]

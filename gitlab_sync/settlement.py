@@ -1,16 +1,18 @@
 """Settles a batch: the only code that moves a batch into a terminal state.
 
-Webhook, poller, sweep and operator may call this at the same moment for one batch; the database picks one winner.
-Never calls GitLab. Notifications are queued here in the same transaction and delivered by `outbox`. Counters move after
-COMMIT and by the winner only.
+Webhook, poller, sweep and operator may call this at the same moment for one batch; the database picks one
+winner. Never calls GitLab. Notifications are queued here in the same transaction and delivered by `outbox`.
+Counters move after COMMIT and by the winner only.
 
 Races considered:
-A  webhook and poller together: the guarded batch write comes first, so the second caller sees zero rows and stops; its
-   transaction is rolled back and the answer says which state won.
+A  webhook and poller together: the guarded batch write comes first, so the second caller sees zero rows and
+   stops; its transaction is rolled back and the answer says which state won.
 B  sweep while publish is unfinished: publish's next guarded write meets a terminal batch and gives up.
 C  an operator's fail during A: one of the two wins, the other is answered with the state that won.
-D  the answer to COMMIT is lost: `db` looks for this attempt's token on the batch row before anybody is told anything.
-E  a fact was recorded meanwhile (version moved, status did not): LOST with an active `present`; the caller looks again.
+D  the answer to COMMIT is lost: `db` looks for this attempt's token on the batch row before anybody is told
+   anything.
+E  a fact was recorded meanwhile (version moved, status did not): LOST with an active `present`; the caller
+   looks again.
 F  deadlock with a claimer that lost the slot: the whole settlement runs again with a fresh token.
 Not considered: two operators with the same intention; the second one's LOST is the right answer.
 """
@@ -53,7 +55,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The answer of `settle`. `present` is the batch as it is now, whoever moved it; counts are this caller's own."""
+    """The answer of `settle`.
+
+    `present` is the batch as it is now, whoever moved it; counts are this caller's own.
+    """
 
     outcome: Outcome
     present: BatchRow | None
@@ -72,8 +77,8 @@ class _Moved:
 async def settle(ctx: Context, batch: BatchRow, ending: Ending, *, via: Via) -> Settled:
     """Move `batch` into `ending.after` if it still is as read.
 
-    WON: everything is committed, counts are in the result. LOST: somebody else moved it first; nothing was written and
-    `present` says what won. Raises IllegalEdge for an edge that ends nothing.
+    WON: everything is committed, counts are in the result. LOST: somebody else moved it first; nothing was
+    written and `present` says what won. Raises IllegalEdge for an edge that ends nothing.
     """
     require_batch_edge(batch.status, ending.after)
     if ending.after not in TERMINAL_BATCH:
@@ -92,9 +97,7 @@ async def settle(ctx: Context, batch: BatchRow, ending: Ending, *, via: Via) -> 
     return await _won(ctx, batch, ending, via, moved)
 
 
-async def _settle_once(
-    ctx: Context, session: Session, batch: BatchRow, ending: Ending, via: Via
-) -> _Moved:
+async def _settle_once(ctx: Context, session: Session, batch: BatchRow, ending: Ending, via: Via) -> _Moved:
     won = await batches.settle_if_status(
         session,
         batch,
@@ -152,7 +155,10 @@ async def _move_members(session: Session, batch: BatchRow, ending: Ending) -> _M
 
 
 def max_rounds_of(batch: BatchRow, fate: MemberFate) -> int:
-    """How many rounds a member may use up under the policy the batch ran under; 0: a failed round fails its members."""
+    """How many rounds a member may use up under the batch's policy.
+
+    0: a failed round fails its members.
+    """
     ran_under = policy.recorded(batch.policy)
     does_fail = fate is MemberFate.FAIL or (
         fate is MemberFate.BY_POLICY and ran_under.on_failure is OnFailure.FAIL
@@ -162,7 +168,9 @@ def max_rounds_of(batch: BatchRow, fate: MemberFate) -> int:
 
 def _require_same(batch: BatchRow, taken: int, moved: int) -> None:
     if taken != moved:
-        raise InvariantBroken(f"batch {batch.id}: {taken} requests, but {moved} operations of it were merging")
+        raise InvariantBroken(
+            f"batch {batch.id}: {taken} requests, but {moved} operations of it were merging"
+        )
 
 
 async def _lost(ctx: Context, batch: BatchRow, via: Via) -> Settled:

@@ -1,4 +1,6 @@
-"""What a service checks before it takes work: that this database can carry the guarantees. Refuses with the remedy.
+"""What a service checks before it takes work: that this database can carry the guarantees.
+
+Refuses with the remedy.
 
 Read-only but for two locking reads that are rolled back. Called once at start, after the migrations.
 """
@@ -19,13 +21,18 @@ MARIADB_FLOOR: Final = (10, 6, 0)
 
 
 async def check_database(db: Database) -> ServerFacts:
-    """Check server and schema. Raises ConfigError with one line for each thing that weakens the guarantees."""
+    """Check server and schema.
+
+    Raises ConfigError with one line for each thing that weakens the guarantees.
+    """
     facts = await db.read("server_facts", probes.server_facts)
     problems = server_problems(facts)
     if not problems:
         problems = await schema_problems(db)
     if not problems and not await _skip_locked_works(db):
-        problems = ["the database does not honour SKIP LOCKED; two replicas would share leases: use MySQL or MariaDB"]
+        problems = [
+            "the database does not honour SKIP LOCKED; two replicas would share leases: use MySQL or MariaDB"
+        ]
     if problems:
         raise ConfigError([f"GITLAB_SYNC_DATABASE_URL: {problem}" for problem in problems])
     return facts
@@ -35,13 +42,19 @@ def server_problems(facts: ServerFacts) -> list[str]:
     """What is wrong with the server, each with its remedy. Pure."""
     problems = []
     if "tidb" in facts.version.lower():
-        problems.append("TiDB drops the lock of SKIP LOCKED silently; use MySQL 8.0.16 or later, or MariaDB 10.6 or later")
+        problems.append(
+            "TiDB drops the lock of SKIP LOCKED silently; use MySQL 8.0.16 or later, or MariaDB 10.6 or later"
+        )
     elif _version(facts.version) < (MARIADB_FLOOR if facts.is_mariadb else MYSQL_FLOOR):
-        problems.append(f"server {facts.version} is too old; use MySQL 8.0.16 or later, or MariaDB 10.6 or later")
+        problems.append(
+            f"server {facts.version} is too old; use MySQL 8.0.16 or later, or MariaDB 10.6 or later"
+        )
     if "STRICT_TRANS_TABLES" not in facts.sql_mode and "STRICT_ALL_TABLES" not in facts.sql_mode:
         problems.append("sql_mode lacks STRICT_TRANS_TABLES; add it to the server's sql_mode")
     if facts.isolation.replace("-", " ").upper() != "READ COMMITTED":
-        problems.append(f"the session runs {facts.isolation}; a proxy may be resetting it: let it pass READ COMMITTED")
+        problems.append(
+            f"the session runs {facts.isolation}; a proxy may be resetting it: let it pass READ COMMITTED"
+        )
     if facts.is_read_only:
         problems.append("the server is read-only; point the URL to the writer")
     return problems
@@ -68,7 +81,7 @@ async def _skip_locked_works(db: Database) -> bool:
         async def inner(other: Session) -> bool:
             raise Abandon(await probes.skip_locked_migration(other, file) is None)
 
-        # The one place that holds a transaction open while another connection is used: nothing else locks this row.
+        # The one place that uses a second connection inside a transaction: nothing else locks this row.
         raise Abandon(await db.transaction("probe", inner))
 
     return await db.transaction("probe", outer)

@@ -1,7 +1,9 @@
-"""Checks a list of requests before anything is written: all problems at once, each with its place and its remedy. Pure.
+"""Checks a list of requests before anything is written. Pure.
 
-The HTTP edge and the command line both come here, so a request is judged alike whichever way it came. What the body
-looks like (types, unknown members) is the edge's business; what it means is judged here.
+All problems at once, each with its place and its remedy.
+
+The HTTP edge and the command line both come here, so a request is judged alike whichever way it came. What
+the body looks like (types, unknown members) is the edge's business; what it means is judged here.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ PRIORITY_LIMIT: Final = 1_000_000
 def check_requests(
     requests: Sequence[NewRequest], partitions: Mapping[str, Partition], pointers: Sequence[str]
 ) -> list[FieldProblem]:
-    """Every problem of `requests`; `pointers` are the JSON pointers of the members ("" for a single object)."""
+    """Every problem of `requests`; `pointers` are their JSON pointers ("" for a single object)."""
     if not requests:
         return [FieldProblem("", "the list is empty; send at least one request")]
     if len(requests) > LARGEST_LIST:
@@ -42,7 +44,9 @@ def _check_request(
     partition = partitions.get(request.partition)
     if partition is None:
         known = ", ".join(sorted(partitions)) or "none"
-        problems.append(FieldProblem(f"{pointer}/partition", f"there is no such partition; configured are: {known}"))
+        problems.append(
+            FieldProblem(f"{pointer}/partition", f"there is no such partition; configured are: {known}")
+        )
         return problems
     return problems + check_edits(
         request.edits,
@@ -60,15 +64,24 @@ def _check_texts(request: NewRequest, pointer: str) -> list[FieldProblem]:
             problems.append(FieldProblem(f"{pointer}/{name}", "must not be empty"))
         elif len(_bytes(text)) > LARGEST_KEY_BYTES:
             problems.append(
-                FieldProblem(f"{pointer}/{name}", f"is longer than {LARGEST_KEY_BYTES} bytes; it is not cut, shorten it")
+                FieldProblem(
+                    f"{pointer}/{name}",
+                    f"is longer than {LARGEST_KEY_BYTES} bytes; it is not cut, shorten it",
+                )
             )
     if not request.title.strip():
-        problems.append(FieldProblem(f"{pointer}/title", "must not be empty; say in a few words what is asked for"))
+        problems.append(
+            FieldProblem(f"{pointer}/title", "must not be empty; say in a few words what is asked for")
+        )
     elif len(request.title) > LARGEST_TITLE:
-        problems.append(FieldProblem(f"{pointer}/title", f"is longer than {LARGEST_TITLE} characters; shorten it"))
-    for name in ("subject", "target", "requested_by", "title"):
-        if _is_not_text(getattr(request, name)):
-            problems.append(FieldProblem(f"{pointer}/{name}", "holds a lone surrogate or a NUL; send plain Unicode text"))
+        problems.append(
+            FieldProblem(f"{pointer}/title", f"is longer than {LARGEST_TITLE} characters; shorten it")
+        )
+    no_text = "holds a lone surrogate or a NUL; send plain Unicode text"
+    names = ("subject", "target", "requested_by", "title")
+    problems += [
+        FieldProblem(f"{pointer}/{name}", no_text) for name in names if _is_not_text(getattr(request, name))
+    ]
     return problems
 
 
@@ -87,9 +100,13 @@ def _check_distinct(requests: Sequence[NewRequest], pointers: Sequence[str]) -> 
     for request, pointer in zip(requests, pointers, strict=True):
         first = relations.setdefault((request.subject, request.target), pointer)
         if first != pointer:
-            message = f"same subject and target as {first or 'the first'}; one relation takes one request at a time"
+            message = (
+                f"same subject and target as {first or 'the first'}; one relation takes one request at a time"
+            )
             problems.append(FieldProblem(f"{pointer}/target", message))
         first = operation_ids.setdefault(request.operation_id, pointer)
         if first != pointer:
-            problems.append(FieldProblem(f"{pointer}/operation_id", f"same operation_id as {first or 'the first'}"))
+            problems.append(
+                FieldProblem(f"{pointer}/operation_id", f"same operation_id as {first or 'the first'}")
+            )
     return problems

@@ -1,6 +1,7 @@
 """The database port: connections, transactions, what an error means. The only room that knows aiomysql.
 
-Never knows a statement: `store` brings those. Who uses it sees `Database`, `Session`, `Abandon` and `errors.py`.
+Never knows a statement: `store` brings those. Who uses it sees `Database`, `Session`, `Abandon` and
+`errors.py`.
 """
 
 from gitlab_sync.db.database import Abandon, Confirm, Database, Observer

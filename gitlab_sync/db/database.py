@@ -1,17 +1,20 @@
-"""Transactions: the whole function again on a deadlock, rolled back first, and COMMIT's lost answer found out.
+"""Transactions: rolled back and run again as a whole, and COMMIT's lost answer found out.
 
-`transaction(name, work)` opens an explicit transaction on a READ COMMITTED connection, awaits `work(session)`, commits.
-Between BEGIN and COMMIT `work` awaits nothing but its session: no GitLab, no other connection, no lock of ours.
+`transaction(name, work)` opens an explicit transaction on a READ COMMITTED connection, awaits
+`work(session)`, commits. Between BEGIN and COMMIT `work` awaits nothing but its session: no GitLab, no
+other connection, no lock of ours.
 
 Races considered:
-A  deadlock or lock wait: the server may have undone a part only. Always ROLLBACK (or drop the connection), then the
-   whole function again with a fresh attempt token; never one statement again.
+A  deadlock or lock wait: the server may have undone a part only. Always ROLLBACK (or drop the connection),
+   then the whole function again with a fresh attempt token; never one statement again.
 B  the connection is lost before COMMIT was sent: nothing is committed; again on a new connection.
-C  the connection is lost while COMMIT is in flight: unknown, never "failed". `confirm` looks on a new connection, with a
-   locking read, for the attempt's token: found, the result computed before COMMIT is the answer; not found, again.
-D  the caller is cancelled: before COMMIT the connection is dropped. Once COMMIT is sent it is waited for under its own
-   limit, so that a connection with a commit in flight is never handed on.
-E  a duplicate key or a domain error inside `work`: ROLLBACK at once, because a lost INSERT keeps its locks until then.
+C  the connection is lost while COMMIT is in flight: unknown, never "failed". `confirm` looks on a new
+   connection, with a locking read, for the attempt's token: found, the result computed before COMMIT is the
+   answer; not found, again.
+D  the caller is cancelled: before COMMIT the connection is dropped. Once COMMIT is sent it is waited for
+   under its own limit, so that a connection with a commit in flight is never handed on.
+E  a duplicate key or a domain error inside `work`: ROLLBACK at once, because a lost INSERT keeps its locks
+   until then.
 """
 
 from __future__ import annotations
@@ -22,7 +25,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 import aiomysql
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from gitlab_sync.db.pool import Pool
 from gitlab_sync.db.session import AttemptToken, RetryTransaction, Session, public_error, translate
@@ -53,7 +62,7 @@ class _Silent:
     def transaction_retried(self, reason: str) -> None: ...
 
 
-class Abandon(Exception):  # noqa: N818  a normal result that needs a ROLLBACK
+class Abandon(Exception):
     """Raised by `work` to roll back and answer `value`: a result, not a failure."""
 
     def __init__(self, value: object) -> None:
@@ -62,7 +71,10 @@ class Abandon(Exception):  # noqa: N818  a normal result that needs a ROLLBACK
 
 
 class Database:
-    """The writer database behind a pool. Build it inside a running event loop; `close()` it before the loop ends."""
+    """The writer database behind a pool.
+
+    Build it inside a running event loop; `close()` it before the loop ends.
+    """
 
     def __init__(self, target: DatabaseTarget, *, size: int = 10, observer: Observer | None = None) -> None:
         self.target = target
@@ -78,11 +90,13 @@ class Database:
         return await self._retrying(name, lambda: self._read_once(work), attempts=3)
 
     async def transaction(self, name: str, work: Work[T], *, confirm: Confirm | None = None) -> T:
-        """Run `work` in one transaction and commit it; the answer is what `work` returned, or an Abandon's value.
+        """Run `work` in one transaction and commit it.
 
-        Raises DatabaseBusy when retries are used up, DatabaseUnavailable when the server is away or read-only,
-        CommitUnknown when COMMIT's answer is lost and `confirm` (None, or unreachable) could not find it out, and
-        whatever `work` raises, after ROLLBACK.
+        The answer is what `work` returned, or an Abandon's value.
+
+        Raises DatabaseBusy when retries are used up, DatabaseUnavailable when the server is away or
+        read-only, CommitUnknown when COMMIT's answer is lost and `confirm` (None, or unreachable) could not
+        find it out, and whatever `work` raises, after ROLLBACK.
         """
         return await self._retrying(name, lambda: self._transaction_once(work, confirm), attempts=ATTEMPTS)
 
@@ -153,7 +167,10 @@ class Database:
         return await work(session)
 
     async def _commit(self, connection: aiomysql.Connection) -> bool:
-        """Send COMMIT and wait for its answer, also when the caller is cancelled meanwhile. False: the answer is lost."""
+        """Send COMMIT and wait for its answer, also when the caller is cancelled meanwhile.
+
+        False: the answer is lost.
+        """
         sending = asyncio.ensure_future(self._send_commit(connection))
         try:
             return await asyncio.shield(sending)
@@ -175,7 +192,10 @@ class Database:
             return False
 
     async def _resolve(self, token: AttemptToken, confirm: Confirm | None) -> None:
-        """Return if the attempt with `token` is durable; raise RetryTransaction if it is not, CommitUnknown if nobody can tell."""
+        """Return if the attempt with `token` is durable.
+
+        Raises RetryTransaction if it is not, CommitUnknown if nobody can tell.
+        """
         self.pool.drop_idle()
         self._observer.transaction_retried("commit answer lost")
         if confirm is None:
@@ -215,7 +235,10 @@ class Database:
 
 
 async def _roll_back(connection: aiomysql.Connection) -> bool:
-    """Undo what is open. True: the connection is clean; False: it is closed or of unknown state and must be dropped."""
+    """Undo what is open.
+
+    True: the connection is clean; False: it is closed or of unknown state and must be dropped.
+    """
     if connection.closed:
         return False
     try:
@@ -225,4 +248,3 @@ async def _roll_back(connection: aiomysql.Connection) -> bool:
         connection.close()
         return False
     return True
-

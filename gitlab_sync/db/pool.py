@@ -1,9 +1,9 @@
 """Connections to the database: bounded, fresh, and clean when handed on.
 
-The driver's own pool is not used: its waiters can starve, it connects under its lock and it hands on session state.
-Rules: acquire has a deadline; connecting happens outside any lock with a deadline over the whole handshake; whatever is
-not clean when it comes back (closed, in a transaction, or said to be dirty) is closed, which costs half a millisecond;
-connections are recycled by their age.
+The driver's own pool is not used: its waiters can starve, it connects under its lock and it hands on
+session state. Rules: acquire has a deadline; connecting happens outside any lock with a deadline over the
+whole handshake; whatever is not clean when it comes back (closed, in a transaction, or said to be dirty) is
+closed, which costs half a millisecond; connections are recycled by their age.
 
 Races considered:
 A  a caller is cancelled while it waits for a place: the semaphore gives the place to the next one.
@@ -27,8 +27,10 @@ from gitlab_sync.setting_values import DatabaseTarget, Tls
 LOCK_WAIT_S: Final = 3
 SESSION_INIT: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    f"SET SESSION time_zone = '+00:00', SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}, "
-    f"SESSION lock_wait_timeout = {LOCK_WAIT_S}",
+    (
+        f"SET SESSION time_zone = '+00:00', SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}, "
+        f"SESSION lock_wait_timeout = {LOCK_WAIT_S}"
+    ),
 )
 
 
@@ -63,7 +65,10 @@ class Pool:
         return self._size
 
     async def acquire(self) -> aiomysql.Connection:
-        """A clean connection. Raises DatabaseBusy if none is free in time, DatabaseUnavailable if none can be made."""
+        """A clean connection.
+
+        Raises DatabaseBusy if none is free in time, DatabaseUnavailable if none can be made.
+        """
         try:
             async with asyncio.timeout(self._acquire_limit_s):
                 await self._places.acquire()

@@ -1,13 +1,15 @@
-"""One connection as the store sees it: named statements in, rows and counts out. Translates the driver's errors.
+"""One connection as the store sees it: named statements in, rows and counts out.
 
-A session lives inside one transaction or one read and is never kept. Every statement runs under a limit, because the
-driver has no read timeout of its own; a limit that fires leaves the connection in an unknown state, so it is closed.
+Translates the driver's errors.
+
+A session lives inside one transaction or one read and is never kept. Every statement runs under a limit,
+because the driver has no read timeout of its own; a limit that fires leaves the connection in an unknown
+state, so it is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NewType, Protocol
 
@@ -47,7 +49,10 @@ class RetryTransaction(DatabaseError):
 
 
 class RunAgain(RetryTransaction):
-    """Raised by `work` when rows changed between its reading and its guarded write: roll back, run the whole function again."""
+    """Raised by `work` when rows changed between its reading and its guarded write.
+
+    The transaction is rolled back and the whole function runs again.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(0, message, ErrorClass.RETRY)
@@ -111,9 +116,7 @@ class Session:
         cursor = await self._run(statement, parameters)
         return int(cursor.lastrowid)
 
-    async def rows(
-        self, statement: StatementText, parameters: Mapping[str, Any] | None = None
-    ) -> list[Row]:
+    async def rows(self, statement: StatementText, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """Run a read; every row, as a mapping."""
         cursor = await self._run(statement, parameters)
         return list(await cursor.fetchall())
@@ -128,10 +131,7 @@ class Session:
         try:
             async with asyncio.timeout(self._statement_limit_s):
                 cursor = await self._connection.cursor(aiomysql.DictCursor)
-                with warnings.catch_warnings():
-                    # A warning arrives after the statement has run: raising it would report a write as failed.
-                    warnings.simplefilter("default", pymysql.err.Warning)
-                    await cursor.execute(statement.text, dict(parameters or {}) or None)
+                await cursor.execute(statement.text, dict(parameters or {}) or None)
                 return cursor
         except Exception as error:
             translated = translate(error)

@@ -1,8 +1,9 @@
 """What an error of MySQL or MariaDB means for the transaction it hit: one table, by number.
 
-By number and not by Python class: the driver's class differs between servers (a broken CHECK is an OperationalError).
-Sources: MySQL 9 server error reference; MariaDB error codes; the numbers were provoked on MySQL 9.7 and MariaDB 10.11
-and 11.8. A number that is not in the table is a defect: it is never retried silently.
+By number and not by Python class: the driver's class differs between servers (a broken CHECK is an
+OperationalError). Sources: MySQL 9 server error reference; MariaDB error codes; the numbers were provoked
+on MySQL 9.7 and MariaDB 10.11 and 11.8. A number that is not in the table is a defect: it is never retried
+silently.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def explain(code: int) -> str:
 def may_have_committed(code: int) -> bool:
     """Whether COMMIT may have taken effect although it was answered with `code`.
 
-    A lost connection always may; of the failover codes only the shutdown (1053) may. Deadlocks and refusals at COMMIT
-    are rollbacks.
+    A lost connection always may; of the failover codes only the shutdown (1053) may. Deadlocks and refusals
+    at COMMIT are rollbacks.
     """
     return classify(code) is ErrorClass.RECONNECT or code == 1053
 

@@ -14,7 +14,6 @@ from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.store.shapes import batch_row, ids_json, member_row, operation_id_of, text_of
 from sql import statement
 
-
 CLEAN_UP_LEASE_S: Final = 30.0
 NEVER_YEAR: Final = 9999
 
@@ -30,7 +29,10 @@ class DueBatch:
 
 @dataclass(frozen=True, slots=True)
 class FormerMember:
-    """Somebody who was in a batch, with where the request stands now. `is_in_batch` false: it was released."""
+    """Somebody who was in a batch, with where the request stands now.
+
+    `is_in_batch` false: it was released.
+    """
 
     operation_id: OperationId
     position: int
@@ -44,7 +46,7 @@ class FormerMember:
     reason_text: str | None
 
 
-async def insert_running(
+async def insert_running(  # noqa: PLR0913 the columns of a new batch, all by name
     session: Session,
     *,
     partition_key: str,
@@ -94,7 +96,10 @@ async def lock_token(session: Session, batch_id: BatchId, token: bytes) -> bool:
 
 async def select_due(session: Session, limit: int) -> list[DueBatch]:
     rows = await session.rows(statement("batch_select_due"), {"limit": limit})
-    return [DueBatch(BatchId(row["id"]), BatchStatus(row["status"]), bool(row["is_past_deadline"])) for row in rows]
+    return [
+        DueBatch(BatchId(row["id"]), BatchStatus(row["status"]), bool(row["is_past_deadline"]))
+        for row in rows
+    ]
 
 
 async def postpone_due(session: Session, batch_ids: Iterable[BatchId], check_in_s: float) -> None:
@@ -111,7 +116,12 @@ async def wake_by_id(session: Session, batch_id: BatchId) -> None:
 
 
 async def record_head_if_running(session: Session, batch: BatchRow, head_sha: str) -> int:
-    parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token, "head_sha": head_sha}
+    parameters = {
+        "batch_id": batch.id,
+        "version": batch.version,
+        "token": session.token,
+        "head_sha": head_sha,
+    }
     return await session.execute(statement("batch_record_head_if_running"), parameters)
 
 

@@ -25,7 +25,10 @@ async def select_many(session: Session, relations: Sequence[tuple[str, str]]) ->
     """Those relations that have a row, in no particular order."""
     parameters = {
         "relations": rows_json(
-            [{"subject_id": hex_text(subject), "target_key": hex_text(target)} for subject, target in relations]
+            [
+                {"subject_id": hex_text(subject), "target_key": hex_text(target)}
+                for subject, target in relations
+            ]
         )
     }
     return [binding_row(row) for row in await session.rows(statement("binding_select_many"), parameters)]

@@ -107,6 +107,8 @@ async def get_pause(session: Session, partition_key: str) -> PauseRow | None:
 async def select_pauses(session: Session) -> list[PauseRow]:
     rows = await session.rows(statement("pause_select"))
     return [
-        PauseRow(text_of(row["partition_key"]) or "", row["reason"], text_of(row["actor"]) or "", row["paused_at"])
+        PauseRow(
+            text_of(row["partition_key"]) or "", row["reason"], text_of(row["actor"]) or "", row["paused_at"]
+        )
         for row in rows
     ]

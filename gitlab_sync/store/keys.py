@@ -1,4 +1,7 @@
-"""Names of UNIQUE keys: what a duplicate means depends on which key refused the row. A test compares them with the schema."""
+"""Names of UNIQUE keys: what a duplicate means depends on which key refused the row.
+
+A test compares them with the schema.
+"""
 
 from typing import Final
 

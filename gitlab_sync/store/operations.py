@@ -53,7 +53,11 @@ async def lock_token(session: Session, operation_id: OperationId, token: bytes) 
 
 
 async def move_if_status(
-    session: Session, operation: OperationRow, after: OperationStatus, reason_code: str | None, reason_text: str | None
+    session: Session,
+    operation: OperationRow,
+    after: OperationStatus,
+    reason_code: str | None,
+    reason_text: str | None,
 ) -> int:
     """1: moved; 0: somebody moved it first."""
     parameters = {

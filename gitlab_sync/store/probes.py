@@ -31,7 +31,9 @@ async def server_facts(session: Session) -> ServerFacts:
         is_mariadb="mariadb" in (version + variables.get("version_comment", "")).lower(),
         sql_mode=variables.get("sql_mode", ""),
         isolation=variables.get("transaction_isolation") or variables.get("tx_isolation", ""),
-        is_read_only=any(_is_on(variables, name) for name in ("read_only", "super_read_only", "innodb_read_only")),
+        is_read_only=any(
+            _is_on(variables, name) for name in ("read_only", "super_read_only", "innodb_read_only")
+        ),
         is_durable=variables.get("innodb_flush_log_at_trx_commit") == "1"
         and (not _is_on(variables, "log_bin") or variables.get("sync_binlog") == "1"),
     )

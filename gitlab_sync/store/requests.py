@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gitlab_sync.db import Session
 from gitlab_sync.model import BatchId, OperationId, RequestRowId
-from gitlab_sync.store.shapes import ids_json, rows_json, seconds_of, text_of
 from gitlab_sync.states import OperationStatus
+from gitlab_sync.store.shapes import ids_json, rows_json, seconds_of, text_of
 from sql import statement
 
 
@@ -51,9 +51,7 @@ async def select_waiting(session: Session, partition_key: str, limit: int) -> li
     return [RequestRowId(row["id"]) for row in rows]
 
 
-async def claim_if_waiting(
-    session: Session, batch_id: BatchId, request_ids: Sequence[RequestRowId]
-) -> int:
+async def claim_if_waiting(session: Session, batch_id: BatchId, request_ids: Sequence[RequestRowId]) -> int:
     """How many of `request_ids` were still waiting and are claimed now; locks in ascending id."""
     parameters = {"ids": ids_json(sorted(request_ids)), "batch_id": batch_id}
     return await session.execute(statement("request_claim_if_waiting"), parameters)
@@ -104,7 +102,12 @@ def releases_json(releases: Sequence[Release]) -> str:
     ordered = sorted(releases, key=lambda release: release.operation_id.bytes)
     return rows_json(
         [
-            {"h": release.operation_id.hex, "s": int(release.after), "c": release.code, "t": release.text[:1000]}
+            {
+                "h": release.operation_id.hex,
+                "s": int(release.after),
+                "c": release.code,
+                "t": release.text[:1000],
+            }
             for release in ordered
         ]
     )

@@ -103,7 +103,7 @@ INVARIANTS: Final = (
 
 
 async def select_operations(session: Session, wanted: OperationFilter) -> list[OperationRow]:
-    """One page, newest first (by status alone: the most recently moved first); the filters choose the index."""
+    """One page, newest first (by status alone: the latest moved first); the filters choose the index."""
     parameters = _page(wanted.status, wanted.partition, wanted.after, wanted.limit)
     parameters |= {"subject_id": _bytes(wanted.subject), "target_key": _bytes(wanted.target)}
     rows = await session.rows(statement(_operations_statement(wanted)), parameters)
@@ -147,7 +147,9 @@ def _bytes(text: str | None) -> bytes | None:
 async def select_waiting(session: Session) -> list[WaitingNumbers]:
     """The waiting set of every partition that has one."""
     return [
-        WaitingNumbers(text_of(row["partition_key"]) or "", row["waiting"], seconds_of(row["oldest_us"]) or 0.0)
+        WaitingNumbers(
+            text_of(row["partition_key"]) or "", row["waiting"], seconds_of(row["oldest_us"]) or 0.0
+        )
         for row in await session.rows(statement("view_waiting"))
     ]
 

@@ -1,4 +1,4 @@
-"""The whole road of a batch through the engine's own functions: real database, simulated GitLab over real HTTP."""
+"""The whole road of a batch: the engine's own functions, a real database, a simulated GitLab over HTTP."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ async def until_settled(ctx: Context, batch_id: BatchId, via: Via = Via.POLLER) 
             await asyncio.sleep(0.02)
 
 
-async def test_requests_land_together_through_one_merge_request(simulator: Running, database_url: str) -> None:
+async def test_requests_land_together_through_one_merge_request(
+    simulator: Running, database_url: str
+) -> None:
     """Twenty requests become one batch, one merge request, one pipeline, and all of them are MERGED."""
     async with (
         gitlab_client(simulator.base_url, "bot-token") as gitlab,
@@ -73,5 +75,3 @@ async def test_requests_land_together_through_one_merge_request(simulator: Runni
         files = simulator.control.files(PATH)
         assert sum(path.startswith("access/item-") for path in files) == 20
         await require_no_violations(ctx)
-
-

@@ -41,6 +41,7 @@ def partition(key: str = PARTITION, **fields: Any) -> Partition:
 
 
 def settings_for(database_url: str, **variables: str) -> Settings:
+    """The settings of a service on `database_url`; `variables` without their prefix."""
     environ = {"GITLAB_SYNC_DATABASE_URL": database_url}
     environ |= {f"GITLAB_SYNC_{name}": value for name, value in variables.items()}
     return load_settings(environ, need=Need.DATABASE_ONLY)
@@ -76,6 +77,7 @@ async def engine_context(
 
 @asynccontextmanager
 async def gitlab_client(url: str, token: str) -> AsyncIterator[GitLabClient]:
+    """A client of the simulated instance."""
     client = GitLabClient(url, Secret(token))
     try:
         yield client
