@@ -1,8 +1,8 @@
 """What every test may ask for: both servers, schemas on them, and a session that leaves nothing behind.
 
-A test that asks for `flavour`, `server`, `database_url`, `empty_database_url`, `connect` or
-`make_private_server` runs once for each flavour of `--servers`. The end of a run names the servers and
-versions that were really used.
+A test that asks for `flavour` or for any fixture about a database (`server`, `database_url`,
+`new_database_url`, `empty_database_url`, `connect`, `make_private_server`) runs once for each flavour of
+`--servers`. The end of a run names the servers and versions that were really used.
 """
 
 from __future__ import annotations
@@ -94,6 +94,13 @@ def server(servers: Servers, flavour: Flavour) -> RunningServer:
 def database_url(server: RunningServer) -> Iterator[str]:
     """The address of a schema with every table and no row, nobody else's."""
     with server.schemas.migrated() as name:
+        yield server.address.dsn(name)
+
+
+@pytest.fixture
+def new_database_url(server: RunningServer) -> Iterator[str]:
+    """Like `database_url`, but never used before: for plans and statistics, which remember deleted rows."""
+    with server.schemas.new() as name:
         yield server.address.dsn(name)
 
 

@@ -64,6 +64,15 @@ class SchemaPool:
                 self._drop(name)
 
     @contextmanager
+    def new(self) -> Iterator[str]:
+        """The name of a schema that no test has used: plans depend on what deleted rows left behind."""
+        name = self._migrated()
+        try:
+            yield name
+        finally:
+            self._drop(name)
+
+    @contextmanager
     def empty(self) -> Iterator[str]:
         """The name of a database without tables, dropped afterwards."""
         name = self._create()
