@@ -240,11 +240,8 @@ async def _repeated_or_raise(ctx: Context, order: _Submit) -> Submitted:
 async def _by_operation_ids(ctx: Context, order: _Submit) -> Submitted | None:
     """REPEATED if every operation exists with this content; None: none exists. Raises OperationExists."""
 
-    async def work(session: Session) -> list[OperationRow]:
-        found = [await operations.get(session, order.operation_ids[0])] if len(order.requests) == 1 else []
-        return [row for row in found if row] or await operations.get_many(session, order.operation_ids)
-
-    rows = {row.operation_id: row for row in await ctx.db.read("operations", work)}
+    found = await ctx.db.read("operations", lambda session: operations.get_many(session, order.operation_ids))
+    rows = {row.operation_id: row for row in found}
     if not rows:
         return None
     for request in order.requests:
@@ -256,11 +253,8 @@ async def _by_operation_ids(ctx: Context, order: _Submit) -> Submitted | None:
 
 def _is_same(request: NewRequest, row: OperationRow) -> bool:
     """Whether a stored operation is this request; stored JSON is compared parsed, never as text."""
-    is_same_head = (request.partition, request.subject, request.target, request.action, request.title) == (
-        row.partition_key,
-        row.subject,
-        row.target,
-        row.action,
-        row.title,
+    return (
+        (request.partition, request.subject, request.target) == (row.partition_key, row.subject, row.target)
+        and (request.action, request.title, request.expires_at) == (row.action, row.title, row.expires_at)
+        and request.edits == row.edits
     )
-    return is_same_head and (not row.edits or list(row.edits) == list(request.edits))

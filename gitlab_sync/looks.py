@@ -31,8 +31,8 @@ class Looks:
         self._wanted: dict[BatchId, Via] = {}
 
     def want(self, batch_id: BatchId, via: Via) -> None:
-        """Look at `batch_id` soon, on behalf of `via`; the latest wish of several counts."""
-        self._wanted[batch_id] = via
+        """Look at `batch_id` soon, on behalf of `via`; the first of several wishes counts."""
+        self._wanted.setdefault(batch_id, via)
         if batch_id not in self._running:
             task = asyncio.create_task(self._serve(batch_id), name=f"look-{batch_id}")
             self._running[batch_id] = task

@@ -96,7 +96,7 @@ async def request_view(ctx: Context, operation_id: OperationId) -> RequestView |
 
 
 async def operations_of(ctx: Context, operation_ids: Sequence[OperationId]) -> tuple[OperationRow, ...]:
-    """Those operations that exist, in the order asked for; without their edits."""
+    """Those operations that exist, in the order asked for."""
     rows = await ctx.db.read("operations", lambda session: operations.get_many(session, operation_ids))
     return tuple(rows)
 

@@ -41,7 +41,7 @@ async def get(session: Session, operation_id: OperationId) -> OperationRow | Non
 
 
 async def get_many(session: Session, operation_ids: Sequence[OperationId]) -> list[OperationRow]:
-    """Those that exist, in the order asked for; without edits."""
+    """Those that exist, in the order asked for."""
     parameters = {"ids": operation_ids_json(operation_ids)}
     return [operation_row(row) for row in await session.rows(statement("operation_get_many"), parameters)]
 

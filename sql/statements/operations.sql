@@ -31,11 +31,11 @@ FROM operation o
 WHERE o.operation_id = %(operation_id)s;
 
 -- name: operation_get_many
--- Several operations by their ids, in the order asked for; without the edits.
+-- Several operations by their ids, in the order asked for.
 -- index: operation.uk_operation_operation_id
 SELECT o.id, o.operation_id, o.partition_key, o.status, o.version, o.action, o.subject_id, o.target_key, o.title,
        o.requested_by, o.priority, o.rounds, o.batch_id, o.expires_at, o.reason_code, o.reason_text,
-       o.created_at, o.updated_at
+       o.created_at, o.updated_at, o.edits
 FROM JSON_TABLE(%(ids)s, '$[*]' COLUMNS (n FOR ORDINALITY, h CHAR(32) PATH '$')) j
   STRAIGHT_JOIN operation o FORCE INDEX (uk_operation_operation_id) ON o.operation_id = UNHEX(j.h)
 ORDER BY j.n;
