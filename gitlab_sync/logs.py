@@ -73,7 +73,9 @@ def _renderer(log_format: LogFormat) -> Processor:
             return structlog.processors.JSONRenderer(serializer=json.dumps, default=str)
         case LogFormat.CONSOLE:
             # Native strings by repr: a line break in a value must not start a line of its own.
-            return structlog.dev.ConsoleRenderer(colors=False, repr_native_str=True)
+            return structlog.dev.ConsoleRenderer(
+                colors=False, repr_native_str=True, exception_formatter=structlog.dev.plain_traceback
+            )
 
 
 class _Sweep:

@@ -69,7 +69,8 @@ async def receive_hook(request: EdgeRequest) -> Response:
     try:
         return await _take(request, line)
     except Problem as problem:
-        line.result = _RESULT_OF_STATUS.get(problem.kind.status, WebhookResult.MALFORMED)
+        if line.result is not WebhookResult.CONFLICT:
+            line.result = _RESULT_OF_STATUS.get(problem.kind.status, WebhookResult.MALFORMED)
         line.why = line.why or problem.detail
         raise
     except (DatabaseUnavailable, DatabaseBusy, CommitUnknown):

@@ -1,0 +1,114 @@
+"""A stand-in for the running engine, and a client on the application over it: no database, no GitLab."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import structlog
+from starlette.testclient import TestClient
+from structlog.testing import capture_logs
+
+from gitlab_sync.context import Context
+from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
+from gitlab_sync.model import BatchId, Partition
+from gitlab_sync.points import FaultPoints
+from gitlab_sync.settings import PREFIX, load_settings
+from gitlab_sync.telemetry import Metrics
+from hooks.app import Face, create_app_for
+
+HOOK_TOKEN = "hook-token-for-tests"
+SIGNING_KEY = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+TOKENS = {scope: f"{scope}-token-for-tests" for scope in ("read", "submit", "approve", "operate")}
+ALL_SCOPES = "token-with-all-scopes"
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that carries a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    """The environment of a whole service, with some variables changed or (None) left out."""
+    values: dict[str, str | None] = {
+        "DATABASE_URL": "mysql://user@127.0.0.1/never_used",
+        "GITLAB_URL": "http://127.0.0.1:9",
+        "GITLAB_TOKEN": "gitlab-token-for-tests",
+        "WEBHOOK_TOKENS": HOOK_TOKEN,
+        "API_TOKENS": ",".join(_entry(name, name, token) for name, token in TOKENS.items())
+        + ","
+        + _entry("all", "read+submit+approve+operate", ALL_SCOPES),
+        "PARTITIONS": "partitions.yaml",
+        **changes,
+    }
+    return {PREFIX + name: value for name, value in values.items() if value is not None}
+
+
+def partition(key: str = "p", **changes: Any) -> Partition:
+    """A partition with the defaults of the documentation."""
+    return Partition(**{"key": key, "project": 42, "target_branch": "main", **changes})
+
+
+@dataclass
+class StandInEngine:
+    """Answers deliveries as told and remembers them; its context has no database and no GitLab."""
+
+    ctx: Context
+    answer: DeliveryAnswer = DeliveryAnswer.TAKEN
+    failure: Exception | None = None
+    checks: tuple[ReadyCheck, ...] = (ReadyCheck("database"),)
+    deliveries: list[Delivery] = field(default_factory=list)
+
+    def wake(self, batch_id: BatchId) -> None:
+        raise AssertionError(f"nobody should wake batch {batch_id} here")
+
+    async def accept_delivery(self, delivery: Delivery) -> DeliveryAnswer:
+        self.deliveries.append(delivery)
+        if self.failure is not None:
+            raise self.failure
+        return self.answer
+
+    async def retry_batch(self, batch_id: BatchId, version: int, actor: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def fail_batch(self, batch_id: BatchId, version: int, actor: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def refresh_gauges(self) -> None:
+        """The tables of nobody never change."""
+
+    def ready(self) -> Readiness:
+        return Readiness(self.checks)
+
+
+def stand_in_engine(environ: Mapping[str, str] | None = None) -> StandInEngine:
+    """An engine with partition `p`; whatever reaches for its database or GitLab breaks."""
+    partitions = {"p": partition()}
+    ctx = Context(
+        db=cast(Any, None),
+        gitlab=cast(Any, None),
+        metrics=Metrics(partitions),
+        settings=load_settings(environment() if environ is None else environ),
+        partitions=partitions,
+        points=FaultPoints(),
+        log=structlog.get_logger(),
+    )
+    return StandInEngine(ctx)
+
+
+@contextmanager
+def client_of(engine: StandInEngine, face: Face = Face.ALL) -> Iterator[TestClient]:
+    """A client whose application is started and ended; a failure inside is answered, not raised."""
+    app = create_app_for(engine, face)
+    # Unconfigured, structlog would draw every traceback with its local variables, which takes a second each.
+    with capture_logs(), TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+def _entry(name: str, scopes: str, token: str) -> str:
+    return f"{name}:{scopes}:{hashlib.sha256(token.encode()).hexdigest()}"
