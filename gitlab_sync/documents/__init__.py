@@ -75,6 +75,8 @@ class Document:
         try:
             is_right = same_value(_value(_read(self.path, text)), value)
         except DocumentProblem as problem:
+            if problem.fault in (DocumentFault.TOO_DEEP, DocumentFault.TOO_LARGE):
+                raise
             raise would_reformat(problem.text) from problem
         if not is_right:
             raise would_reformat("the result would say something else")

@@ -82,7 +82,7 @@ def _has_lines(node: Node) -> bool:
 def _word(layout: Layout, node: Node, value: Any, slot: Slot) -> str:
     if not isinstance(value, str):
         return flow_text(layout, value, "")
-    literal = None if layout.rest_of_line(node.end).strip() else block_scalar_lines(value)
+    literal = None if layout.rest_of_line(node.end) else block_scalar_lines(value)
     if literal is not None:
         indent = " " * (slot.column + layout.step)
         return layout.newline.join([literal[0], *(indent + line if line else "" for line in literal[1:])])

@@ -33,7 +33,7 @@ def splices_for(layout: Layout, root: Node | None, value: Any) -> list[Splice]:
         in_lines = is_block(value) and not layout.is_json
         lines = block_lines(layout, value, 0) if in_lines else [flow_text(layout, value, "")]
         return [Splice(end, end, _whole_lines(layout, lines))]
-    return list(_change(layout, root, value, Slot(Holder.ROOT, root.start, 0)))
+    return list(_change(layout, root, value, Slot(Holder.ROOT, root.start, layout.column(root.start))))
 
 
 def _change(layout: Layout, node: Node, value: Any, slot: Slot) -> Iterator[Splice]:

@@ -45,7 +45,7 @@ class OpaqueKind(StrEnum):
     """What makes a piece of YAML untouchable from inside."""
 
     ALIAS = "an alias"
-    SHARED = "an anchored node that aliases repeat"
+    ANCHORED = "an anchored node, which aliases may repeat"
     TAGGED = "a node with its own tag"
     MERGE_KEY = "a mapping with a merge key (<<)"
     COMPLEX_KEY = "a mapping with a key that is not plain text"

@@ -73,8 +73,7 @@ class _Reader:
         self._root: Node | None = None
         self._documents = 0
         self._nodes = 0
-        self._anchors: dict[str, Node] = {}
-        self._aliased: set[str] = set()
+        self._anchors: set[str] = set()
 
     def take(self, event: Any) -> None:
         match event:
@@ -94,8 +93,6 @@ class _Reader:
                 pass  # begin and end of stream and document
 
     def finish(self) -> Node | None:
-        for name in self._aliased:
-            _seal_shared(self._anchors[name], self._text)
         if self._root is not None:
             _settle_values(self._root)
         return self._root
@@ -122,7 +119,7 @@ class _Reader:
         done = self._open.pop()
         node = done.node
         node.end = event.end_mark.index if node.flow else _block_end(node)
-        opaque = OpaqueKind.TAGGED if done.is_tagged else done.opaque
+        opaque = OpaqueKind.TAGGED if done.is_tagged else OpaqueKind.ANCHORED if done.anchor else done.opaque
         self._add(_opaque(node, opaque, self._text) if opaque else node, done.anchor)
 
     def _alias(self, event: Any) -> None:
@@ -130,7 +127,6 @@ class _Reader:
         if event.anchor not in self._anchors:
             what = f"alias *{event.anchor[:40]} has no anchor before it"
             raise DocumentProblem(DocumentFault.UNREADABLE, what)
-        self._aliased.add(event.anchor)
         start, end = _place(event)
         self._add(Scalar(start, end, Opaque(OpaqueKind.ALIAS, self._text[start:end])), None)
 
@@ -150,7 +146,7 @@ class _Reader:
 
     def _add(self, node: Node, anchor: str | None) -> None:
         if anchor is not None:
-            self._anchors[anchor] = node
+            self._anchors.add(anchor)
         if not self._open:
             self._root = node
             return
@@ -191,12 +187,19 @@ class _Reader:
         if _is_empty(node):
             node = Scalar(after_colon, after_colon, None)
         if isinstance(parent.node, Mapping):
-            parent.node.entries.append(Entry(name, key.start, after_colon, node))
+            start = key.start if parent.node.flow else _question_mark_of(self._text, key.start)
+            parent.node.entries.append(Entry(name, start, after_colon, node))
 
     def _count(self) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise DocumentProblem(DocumentFault.TOO_LARGE, f"more than {MAX_NODES} values in one document")
+
+
+def _question_mark_of(text: str, start: int) -> int:
+    """Where an entry begins whose key is marked with `?`; otherwise where its key begins."""
+    before = text[text.rfind("\n", 0, start) + 1 : start].rstrip(" ")
+    return text.rfind("?", 0, start) if before.endswith("?") else start
 
 
 def _place(event: Any) -> tuple[int, int]:
@@ -247,12 +250,6 @@ def _dash_of(text: str, parent: Sequence) -> int:
 
 def _opaque(node: Node, kind: OpaqueKind, text: str) -> Scalar:
     return Scalar(node.start, node.end, Opaque(kind, text[node.start : node.end]))
-
-
-def _seal_shared(node: Node, text: str) -> None:
-    """Make an anchored node that aliases repeat untouchable: a change would show in other places."""
-    if isinstance(node, Mapping | Sequence):
-        node.value = Opaque(OpaqueKind.SHARED, text[node.start : node.end])
 
 
 def _settle_values(root: Node) -> None:
