@@ -89,14 +89,14 @@ WHERE m.batch_id = %(batch_id)s AND o.batch_id = m.batch_id AND o.status = 3;
 
 -- name: operation_release_if_merging
 -- Members that leave a running batch before it is published: deferred ones to QUEUED, failing ones to FAILED with their own reason.
--- Guard: merging in exactly this batch; affected rows must equal the members named.
+-- They are in no batch any more; member history and audit remember. Guard: merging in exactly this batch.
 -- index: operation.uk_operation_operation_id
 UPDATE JSON_TABLE(%(members)s, '$[*]' COLUMNS (
          h CHAR(32) PATH '$.h', after_status INT PATH '$.s',
          code VARCHAR(64) PATH '$.c', text_ VARCHAR(1000) PATH '$.t')) j
   STRAIGHT_JOIN operation o FORCE INDEX (uk_operation_operation_id) ON o.operation_id = UNHEX(j.h)
 SET o.status = j.after_status,
-    o.batch_id = CASE WHEN j.after_status = 2 THEN NULL ELSE %(batch_id)s END,
+    o.batch_id = NULL,
     o.rounds = CASE WHEN j.after_status = 2 THEN o.rounds - 1 ELSE o.rounds END,
     o.reason_code = j.code, o.reason_text = j.text_,
     o.version = o.version + 1, o.attempt_token = %(token)s, o.updated_at = UTC_TIMESTAMP(6)
