@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import httpx2
 import structlog
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
@@ -16,9 +18,12 @@ from gitlab_sync.context import Context
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
 from gitlab_sync.model import BatchId, Partition
 from gitlab_sync.points import FaultPoints
+from gitlab_sync.setting_values import Address
 from gitlab_sync.settings import PREFIX, load_settings
 from gitlab_sync.telemetry import Metrics
 from hooks.app import Face, create_app_for
+from hooks.engine_port import EnginePort
+from hooks.server import Listening, serve
 
 HOOK_TOKEN = "hook-token-for-tests"
 SIGNING_KEY = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -112,3 +117,21 @@ def client_of(engine: StandInEngine, face: Face = Face.ALL) -> Iterator[TestClie
 
 def _entry(name: str, scopes: str, token: str) -> str:
     return f"{name}:{scopes}:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+@asynccontextmanager
+async def served(engine: EnginePort, face: Face = Face.ALL) -> AsyncIterator[httpx2.AsyncClient]:
+    """The application on a real server and a free port of loopback, and a client on it."""
+    stop, listening = asyncio.Event(), Listening()
+    serving = asyncio.create_task(
+        serve(create_app_for(engine, face), Address("127.0.0.1", 0), stop, listening=listening)
+    )
+    try:
+        async with asyncio.timeout(10):
+            await listening.started.wait()
+        with capture_logs():
+            async with httpx2.AsyncClient(base_url=f"http://{listening.address}", trust_env=False) as client:
+                yield client
+    finally:
+        stop.set()
+        await serving
