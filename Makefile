@@ -69,6 +69,6 @@ define make-venv
 	command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. Debian: apt-get install python3 python3-venv" >&2; exit 1; }; \
 	new_enough='import sys; sys.exit(sys.version_info < (3, 11))'; \
 	$(PYTHON) -c "$$new_enough" || { echo "$$($(PYTHON) --version) is too old: gitlab-sync needs Python 3.11 or later. make PYTHON=python3.12 names another one" >&2; exit 1; }; \
-	$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is incomplete. Debian: apt-get install python3-venv" >&2; exit 1; }; \
+	$(PYTHON) -c 'import venv; from ensurepip import version' 2>/dev/null || { echo "Python's venv module is incomplete. Debian: apt-get install python3-venv" >&2; exit 1; }; \
 	$(BIN)/python -c "$$new_enough" 2>/dev/null && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 endef
