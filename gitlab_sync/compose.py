@@ -14,7 +14,7 @@ D  `README` beside `readme`, or `a` beside `a/b`: one checkout cannot hold both,
 E  an edit that cannot be applied: its member fails alone and leaves no trace, also on its other paths.
 F  a document whose changes cannot be written without touching other lines: found out only when it is
    written, so the members are gone through again, the file being written after each, until the one at fault
-   is known.
+   is known. That is costly and ends after some bytes: who had no turn by then waits for the next round.
 `if_match` speaks of the file as it is on the target branch, not of what earlier members make of it.
 """
 
@@ -24,7 +24,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from gitlab_sync.collisions import NameBook
 from gitlab_sync.documents import (
@@ -38,6 +38,9 @@ from gitlab_sync.documents import (
 )
 from gitlab_sync.edits import WHOLE_FILE_OPS, Op, folded_path, put_content
 from gitlab_sync.model import ComposedFile, FileChange, MemberRow, OperationId
+
+# Written on trial, to find the members at fault (F): a few seconds of parsing.
+MAX_TRIED_BYTES: Final = 1024 * 1024
 
 
 class Exists(Enum):
@@ -181,6 +184,7 @@ class _Batch:
         self._files: dict[str, _File] = {}
         self._awaited: set[str] = set()
         self._names = NameBook(base.existing)
+        self._tried_bytes = 0
         self.landed: list[OperationId] = []
         self.deferred: list[OperationId] = []
         self.failed: list[MemberFailure] = []
@@ -213,6 +217,8 @@ class _Batch:
     def _must_wait(self, edit: Mapping[str, Any]) -> bool:
         path = edit["path"]
         if folded_path(path) in self._awaited:
+            return True
+        if path in self._doubtful and self._tried_bytes >= MAX_TRIED_BYTES:
             return True
         file = self._files.get(path)
         return file is not None and (file.edited is _Edited.WHOLE or edit["op"] in WHOLE_FILE_OPS)
@@ -254,6 +260,7 @@ class _Batch:
             present = replace(present, document=document, value=document.value)
         file = replace(present, value=_new_value(edit, present))
         if path in self._doubtful and file.document is not None:
+            self._tried_bytes += len(present.content or b"") + 1
             file.document.render(file.value)
         return file
 

@@ -39,6 +39,9 @@ _LOOK_ALIKES: Final = str.maketrans(
     {**{sign: chr(ord(sign) + 0xFEE0) for sign in "@#!$%~&^<>"}, "`": "'", "[": "(", "]": ")"}
 )
 _JIRA_KEY: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9_]*)-(?=[0-9])")
+_LINE_ENDS: Final = frozenset("\t\n\r\v\f\x85\u2028\u2029")
+# A text is looked at to this many times of what is shown: enough behind any honest number of invisible signs.
+_LOOKED_AT: Final = 8
 _BLANKS: Final = re.compile(r"\s+")
 
 
@@ -128,9 +131,9 @@ def carries_marker(text: str, marker: UUID) -> bool:
 
 def inert(text: str, limit: int) -> str:
     """Make users' text safe for one line of ours: it pings, closes, skips, links and hides nothing."""
-    shown = "".join(
-        " " if sign in "\t\n\r\v\f\x85\u2028\u2029" else "" if is_hidden(sign) else sign for sign in text
-    )
+    text = text[: limit * _LOOKED_AT]
+    spaced = "".join(" " if sign in _LINE_ENDS else sign for sign in text)
+    shown = "".join(sign for sign in spaced if not is_hidden(sign))
     shown = _BLANKS.sub(" ", shown).strip().translate(_LOOK_ALIKES)
     shown = _JIRA_KEY.sub("\\1\u2011", shown.replace("://", ": //"))
     if len(shown) > limit:

@@ -94,6 +94,8 @@ def folded_parents(path: str) -> Iterator[str]:
 
 def is_hidden(sign: str) -> bool:
     """True for a character that does not show: control, format (bidi, zero width), unassigned, filler."""
+    if sign.isascii():
+        return not sign.isprintable()
     return unicodedata.category(sign) in _HIDDEN_CATEGORIES or sign in _INVISIBLE
 
 

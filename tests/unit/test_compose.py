@@ -200,6 +200,19 @@ def test_only_the_member_whose_change_cannot_be_written_fails() -> None:
     )
 
 
+def test_a_costly_search_for_the_guilty_is_cut_short_and_goes_on_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each round decides somebody, so the search ends; nobody is blamed unseen."""
+    monkeypatch.setattr("gitlab_sync.compose.MAX_TRIED_BYTES", 1)
+    base = b"base: &base {a: 1}\nuser: *base\n"
+    members = [make_member(n, merge("a.yaml", {"base": None} if n == 2 else {f"k{n}": n})) for n in (1, 2, 3)]
+    first = compose(members, {"a.yaml": base})
+    assert (numbers(first.landed), codes(first), numbers(first.deferred)) == ([1], {}, [2, 3])
+    second = compose(members[1:], {"a.yaml": first.files[0].content})
+    assert (codes(second), numbers(second.deferred)) == ({2: "would_reformat"}, [3])
+
+
 def test_a_broken_file_fails_its_members_and_no_others() -> None:
     """Everybody who edits the broken file is told; the rest of the round goes on."""
     members = [make_member(n, merge("a.yaml", {"x": n})) for n in (1, 2)] + [make_member(3, put("b", "x"))]
