@@ -314,3 +314,20 @@ async def test_no_more_calls_at_a_time_than_there_are_threads(time: Time) -> Non
     async with scripted_host(slow) as host, client_of(host.url, time, threads=2) as client:
         await asyncio.gather(*(read(client) for _ in range(8)))
         assert (most, len(host.seen)) == (2, 8)
+
+
+@pytest.mark.parametrize("ask", [read, write])
+async def test_not_even_a_redirect_to_the_same_host_is_followed(ask: Ask, time: Time) -> None:
+    """A followed POST would come out as a GET, and its answer look like a commit."""
+    async with scripted_host(OK) as host, client_of(host.url, time) as client:
+        host.script = [answer(302, b"", Location=f"{host.url}/elsewhere"), answer(200, {"id": "c" * 40})]
+        with pytest.raises(GitLabRefused, match="elsewhere.*GITLAB_SYNC_GITLAB_URL"):
+            await ask(client)
+        assert len(host.seen) == 1
+
+
+async def test_an_mr_from_a_fork_with_our_branch_name_is_not_listed(time: Time) -> None:
+    """Anybody may open one; adopting it would land a stranger's work as ours."""
+    ours, theirs = {**MR, "source_project_id": 1}, {**MR, "iid": 4, "source_project_id": 2}
+    async with scripted_host(answer(200, [theirs, ours])) as host, client_of(host.url, time) as client:
+        assert [info.iid for info in await client.merge_requests_of_branch(ProjectId(1), "b")] == [3]
