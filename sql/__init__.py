@@ -4,8 +4,8 @@ What the file says is what is executed: nothing here builds, joins or changes a 
 files are checked while they are read, once per process: a broken file stops the start, not a settlement.
 
 - `-- name: noun_verb[_if_guard]`, then at least one comment line of purpose and guard, then one statement;
-- among those lines `-- index: table.key, table.key` names the indexes the plan uses; `-- index: none` says
-  that it reads no table, `-- index: any` that its table never grows;
+- among those lines `-- index: table.key, table.key` names the indexes that the plan uses, or `-- index: none`
+  says that it needs none;
 - a statement ends where a line ends with a semicolon; parameters are `%(name)s`, any other per cent sign is
   doubled.
 
@@ -24,7 +24,7 @@ from typing import Final
 
 _MARKER: Final = "schema_migration_list"  # read at every start; no other package called `sql` has it
 _BLOCK: Final = re.compile(r"-- name: ([a-z][a-z0-9_]*)[ \t]*\n((?:--[^\n]*\n)*)(.*)", re.DOTALL)
-_INDEX: Final = re.compile(r"-- index: (?:(?P<word>none|any)\b.*|(?P<keys>\w+\.\w+(?:, *\w+\.\w+)*))")
+_INDEX: Final = re.compile(r"-- index: (?:none\b.*|(?P<keys>\w+\.\w+(?:, *\w+\.\w+)*))")
 _PARAMETER: Final = re.compile(r"%\((\w+)\)s")
 _MIGRATION: Final = re.compile(r"\d{4}_[a-z0-9_]+\.sql")
 
@@ -35,7 +35,7 @@ class BadSqlFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named statement. `index` is what its plan uses: keys, or a word, or None if not said."""
+    """One named statement. `index` is what its plan uses: keys, none at all, or None if not said."""
 
     name: str
     text: str
@@ -137,8 +137,8 @@ def _index(place: str, lines: list[str]) -> tuple[str, ...] | None:
         return None
     found = _INDEX.fullmatch(lines[0].rstrip())
     if found is None or len(lines) > 1:
-        raise BadSqlFile(f"{place}: write one `-- index: table.key, table.key`, or `none`, or `any`")
-    return tuple(key.strip() for key in (found["keys"] or found["word"]).split(","))
+        raise BadSqlFile(f"{place}: write one `-- index: table.key, table.key`, or `-- index: none`")
+    return tuple(key.strip() for key in found["keys"].split(",")) if found["keys"] else ()
 
 
 def _without_comments(text: str) -> str:

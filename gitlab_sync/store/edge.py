@@ -10,7 +10,7 @@ from uuid import UUID
 
 from gitlab_sync.db import Session
 from gitlab_sync.model import OperationId
-from gitlab_sync.store.shapes import text_of
+from gitlab_sync.store.shapes import ids_json, text_of
 from sql import statement
 
 
@@ -64,7 +64,9 @@ async def get_idempotency(session: Session, request_id: str) -> IdempotencyRow |
 
 
 async def delete_expired_idempotency(session: Session, limit: int) -> int:
-    return await session.execute(statement("idempotency_delete_expired"), {"limit": limit})
+    rows = await session.rows(statement("idempotency_select_expired"), {"limit": limit})
+    parameters = {"ids": ids_json(sorted(row["id"] for row in rows))}
+    return await session.execute(statement("idempotency_delete_many"), parameters) if rows else 0
 
 
 async def insert_delivery(session: Session, delivery_key: str, body_hash: bytes, event: str) -> None:
@@ -84,7 +86,9 @@ async def get_delivery(session: Session, delivery_key: str) -> DeliveryRow | Non
 
 
 async def delete_old_deliveries(session: Session, keep_s: int, limit: int) -> int:
-    return await session.execute(statement("delivery_delete_old"), {"keep_s": keep_s, "limit": limit})
+    rows = await session.rows(statement("delivery_select_old"), {"keep_s": keep_s, "limit": limit})
+    parameters = {"ids": ids_json(sorted(row["id"] for row in rows))}
+    return await session.execute(statement("delivery_delete_many"), parameters) if rows else 0
 
 
 async def insert_pause(session: Session, partition_key: str, reason: str, actor: str) -> None:

@@ -73,7 +73,9 @@ async def count_pending(session: Session, limit: int) -> int:
 
 
 async def delete_delivered(session: Session, keep_s: int, limit: int) -> int:
-    return await session.execute(statement("outbox_delete_delivered"), {"keep_s": keep_s, "limit": limit})
+    rows = await session.rows(statement("outbox_select_delivered"), {"keep_s": keep_s, "limit": limit})
+    parameters = {"ids": ids_json(sorted(row["id"] for row in rows))}
+    return await session.execute(statement("outbox_delete_many"), parameters) if rows else 0
 
 
 async def peek_due(session: Session) -> bool:

@@ -162,6 +162,6 @@ LIMIT 1;
 -- name: batch_mark_cleaned_if_settled
 -- Nothing of a settled batch is left at GitLab: it is never due again. Not a state change.
 -- index: merge_batch.PRIMARY
-UPDATE merge_batch b
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.next_check_at = '9999-12-31 00:00:00'
 WHERE b.id = %(batch_id)s AND b.status IN (2, 3);

@@ -12,12 +12,21 @@ SELECT i.body_hash, i.operation_ids, i.attempt_token
 FROM idempotency_record i
 WHERE i.request_id = %(request_id)s;
 
--- name: idempotency_delete_expired
--- Janitor: expired keys, a small chunk at a time.
+-- name: idempotency_select_expired
+-- Janitor: expired keys, a small chunk, oldest first. Takes no lock, so it waits for nobody's fresh rows.
 -- index: idempotency_record.ix_idempotency_expires
-DELETE FROM idempotency_record
-WHERE expires_at < UTC_TIMESTAMP(6)
+SELECT d.id
+FROM idempotency_record d FORCE INDEX (ix_idempotency_expires)
+WHERE d.expires_at < UTC_TIMESTAMP(6)
+ORDER BY d.expires_at
 LIMIT %(limit)s;
+
+-- name: idempotency_delete_many
+-- Janitor: that chunk, by primary key. Guard: none is needed, an expired key stays expired.
+-- index: idempotency_record.PRIMARY
+DELETE d
+FROM JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
+  STRAIGHT_JOIN idempotency_record d FORCE INDEX (PRIMARY) ON d.id = j.id;
 
 -- name: delivery_insert
 -- Remembers a webhook delivery; a duplicate of uk_delivery_key means it came before.
@@ -32,12 +41,21 @@ SELECT d.body_hash, d.attempt_token
 FROM webhook_delivery d
 WHERE d.delivery_key = %(delivery_key)s;
 
--- name: delivery_delete_old
--- Janitor: deliveries that GitLab can no longer resend, a small chunk at a time.
+-- name: delivery_select_old
+-- Janitor: deliveries that GitLab can no longer resend, a small chunk, oldest first. Takes no lock, so it waits for nobody's fresh rows.
 -- index: webhook_delivery.ix_delivery_received
-DELETE FROM webhook_delivery
-WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL %(keep_s)s SECOND
+SELECT d.id
+FROM webhook_delivery d FORCE INDEX (ix_delivery_received)
+WHERE d.received_at < UTC_TIMESTAMP(6) - INTERVAL %(keep_s)s SECOND
+ORDER BY d.received_at
 LIMIT %(limit)s;
+
+-- name: delivery_delete_many
+-- Janitor: that chunk, by primary key. Guard: none is needed, an old delivery stays old.
+-- index: webhook_delivery.PRIMARY
+DELETE d
+FROM JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
+  STRAIGHT_JOIN webhook_delivery d FORCE INDEX (PRIMARY) ON d.id = j.id;
 
 -- name: pause_insert
 -- Pauses a partition's rounds; a duplicate key means it is paused already.

@@ -93,12 +93,21 @@ WHERE x.lease_token = %(token)s AND x.delivered_at IS NULL;
 SELECT COUNT(*) AS pending
 FROM (SELECT 1 FROM outbox x FORCE INDEX (ix_outbox_due) WHERE x.delivered_at IS NULL LIMIT %(limit)s) w;
 
--- name: outbox_delete_delivered
--- Janitor: notifications delivered long ago, a small chunk at a time.
+-- name: outbox_select_delivered
+-- Janitor: notifications delivered long ago, a small chunk, oldest first. Takes no lock, so it waits for nobody's fresh rows.
 -- index: outbox.ix_outbox_due
-DELETE FROM outbox
-WHERE delivered_at IS NOT NULL AND delivered_at < UTC_TIMESTAMP(6) - INTERVAL %(keep_s)s SECOND
+SELECT d.id
+FROM outbox d FORCE INDEX (ix_outbox_due)
+WHERE d.delivered_at < UTC_TIMESTAMP(6) - INTERVAL %(keep_s)s SECOND
+ORDER BY d.delivered_at
 LIMIT %(limit)s;
+
+-- name: outbox_delete_many
+-- Janitor: that chunk, by primary key. Guard: none is needed, a delivered row stays delivered.
+-- index: outbox.PRIMARY
+DELETE d
+FROM JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
+  STRAIGHT_JOIN outbox d FORCE INDEX (PRIMARY) ON d.id = j.id;
 
 -- name: outbox_peek_due
 -- Whether any notification is due: a hint that takes no lock.

@@ -179,7 +179,7 @@ def test_a_statement_that_took_effect_before_its_record_is_stepped_over(
     assert tables(other) == {"a", "b", "c", "nowhere"}
 
 
-@pytest.mark.parametrize("resume_at", (-1, 0, 1, 2, 5, 6))
+@pytest.mark.parametrize("resume_at", [-1, 0, 1, 2, 5, 6])
 def test_resuming_elsewhere_is_refused(target: DatabaseTarget, resume_at: int) -> None:
     """Only the statement after the record, or the one after that, can be the place."""
     migrate(target, files=[STUMBLING])

@@ -105,13 +105,13 @@ BATCH = (
 
 @pytest.mark.parametrize(
     ("columns", "constraint"),
-    (
+    [
         ("status = 5", "ck_batch_status"),
         ("status = 2, settled_via = 'poller'", "ck_batch_settled"),
         ("status = 1, settled_via = 'poller', settled_at = UTC_TIMESTAMP(6)", "ck_batch_settled"),
         ("status = 3, settled_at = UTC_TIMESTAMP(6)", "ck_batch_settled_via"),
         ("status = 4", "ck_batch_blocked"),
-    ),
+    ],
 )
 def test_a_batch_that_contradicts_itself_is_refused(
     migrated: pymysql.Connection[Any], columns: str, constraint: str

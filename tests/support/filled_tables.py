@@ -7,20 +7,20 @@ the rest have ended. The last tenth of the operations has no row in the waiting 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pymysql
 
-PARTITIONS: Final = 20
 ACTIVE_BATCHES: Final = 10
-GROUP: Final = 10
 
 _NUMBERS: Final = "JSON_TABLE(%(numbers)s, '$[*]' COLUMNS (n INT PATH '$')) s"
 _ID: Final = "UNHEX(LPAD(HEX(s.n), 32, '0'))"
-_TOKEN: Final = f"UNHEX(LPAD(HEX(s.n DIV {GROUP}), 32, '0'))"
-_PARTITION: Final = f"CONCAT('p', s.n MOD {PARTITIONS})"
+_TOKEN: Final = "UNHEX(LPAD(HEX(s.n DIV %(group)s), 32, '0'))"
+_PARTITION: Final = "CONCAT('p', s.n MOD %(partitions)s)"
 _ACTIVE: Final = "s.n <= %(active)s"
 _PAST: Final = "UTC_TIMESTAMP(6) - INTERVAL s.n SECOND"
+_NEVER: Final = "'9999-12-31'"
 _FUTURE: Final = "UTC_TIMESTAMP(6) + INTERVAL (s.n - %(active)s) SECOND"
 
 _COLUMNS: Final[dict[str, dict[str, str]]] = {
@@ -38,7 +38,7 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
         "reason_code": "'closed'",
         "settled_via": f"CASE WHEN {_ACTIVE} THEN NULL ELSE 'poller' END",
         "settled_at": f"CASE WHEN {_ACTIVE} THEN NULL ELSE {_PAST} END",
-        "next_check_at": f"CASE WHEN s.n MOD 3 = 0 THEN {_FUTURE} ELSE {_PAST} END",
+        "next_check_at": f"CASE WHEN {_ACTIVE} OR s.n MOD 100 = 0 THEN {_PAST} ELSE {_NEVER} END",
         "deadline_at": f"CASE WHEN s.n MOD 2 = 0 THEN {_FUTURE} ELSE {_PAST} END",
         "created_at": _PAST,
         "updated_at": _PAST,
@@ -56,7 +56,7 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
         "edits": "'[]'",
         "title": "'a title'",
         "requested_by": "'somebody'",
-        "batch_id": f"1 + s.n DIV {GROUP}",
+        "batch_id": "1 + s.n DIV %(group)s",
         "created_at": _PAST,
         "updated_at": _PAST,
     },
@@ -64,14 +64,14 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
         "id": "s.n",
         "operation_id": _ID,
         "partition_key": _PARTITION,
-        "batch_id": f"CASE WHEN s.n MOD 8 = 0 THEN 1 + s.n DIV {GROUP} END",
+        "batch_id": "CASE WHEN (s.n + 8) MOD 10 >= 10 - %(claimed)s THEN 1 + s.n DIV %(group)s END",
         "priority": "s.n MOD 3",
         "rounds": "1",
         "created_at": _PAST,
     },
     "merge_batch_member": {
-        "batch_id": f"1 + s.n DIV {GROUP}",
-        "position": f"1 + s.n MOD {GROUP}",
+        "batch_id": "1 + s.n DIV %(group)s",
+        "position": "1 + s.n MOD %(group)s",
         "operation_id": _ID,
         "claimed_at": _PAST,
     },
@@ -118,7 +118,7 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
         "body_hash": "REPEAT('h', 32)",
         "attempt_token": _TOKEN,
         "event": "'merge_request'",
-        "received_at": "UTC_TIMESTAMP(6) - INTERVAL s.n MINUTE",
+        "received_at": "UTC_TIMESTAMP(6) - INTERVAL s.n SECOND",
     },
     "outbox": {
         "id": "s.n",
@@ -128,7 +128,7 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
         "payload": "'{}'",
         "next_attempt_at": _PAST,
         "created_at": _PAST,
-        "delivered_at": "CASE WHEN s.n MOD 10 = 0 THEN NULL ELSE UTC_TIMESTAMP(6) - INTERVAL s.n MINUTE END",
+        "delivered_at": "CASE WHEN s.n MOD 10 = 0 THEN NULL ELSE UTC_TIMESTAMP(6) - INTERVAL s.n SECOND END",
     },
     "partition_pause": {
         "partition_key": "CONCAT('p', s.n)",
@@ -140,8 +140,24 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
 _FEWER: Final = {"partition_pause": 3}
 
 
-def fill(connection: pymysql.Connection[Any], rows: int) -> None:
-    """Put `rows` rows into every table that grows, and let the server look at them."""
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How much and how alike: `group` rows share a batch and token, `claimed` of ten requests are claimed."""
+
+    rows: int
+    group: int = 10
+    claimed: int = 1
+    partitions: int = 20
+
+
+FULL: Final = Fill(4_000)
+NEARLY_EMPTY: Final = Fill(3)
+ONE_FOR_ALL: Final = Fill(200, group=500, claimed=9, partitions=1)  # one batch holds nearly everything
+
+
+def fill(connection: pymysql.Connection[Any], wanted: Fill) -> None:
+    """Put rows into every table, and let the server look at them."""
+    rows = wanted.rows
     with connection.cursor() as cursor:
         for table, columns in _COLUMNS.items():
             waiting = rows - rows // 10
@@ -150,6 +166,9 @@ def fill(connection: pymysql.Connection[Any], rows: int) -> None:
                 "numbers": json.dumps(list(range(1, most + 1))),
                 "active": min(ACTIVE_BATCHES, 1 + rows // 3),
                 "waiting": waiting,
+                "group": wanted.group,
+                "claimed": wanted.claimed,
+                "partitions": wanted.partitions,
             }
             names, values = ", ".join(columns), ", ".join(columns.values())
             cursor.execute(f"INSERT INTO {table} ({names}) SELECT {values} FROM {_NUMBERS}", parameters)
