@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gitlab
@@ -38,6 +39,35 @@ def test_command_prints_its_address_serves_and_ends_on_sigterm(tmp_path: Path) -
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
+
+
+def test_process_ends_with_its_owner(tmp_path: Path) -> None:
+    """The owner is killed while the simulator runs: the pipe closes and the port falls silent."""
+    script = (
+        "import pathlib, sys\n"
+        "from gitlab_sync.sandbox.simulator import simulator_process\n"
+        "with simulator_process(pathlib.Path(sys.argv[1]), 'secret') as running:\n"
+        "    print(running.base_url, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "repositories")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        url = owner.stdout.readline().strip()
+        assert requests.get(f"{url}/-/health", timeout=10).text == "GitLab OK"
+        owner.kill()
+    _await_silence(url)
+
+
+def _await_silence(url: str, limit_s: float = 15.0) -> None:
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        try:
+            requests.get(f"{url}/-/health", timeout=5)
+        except requests.RequestException:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{url} still answers")
 
 
 def test_control_plane_needs_its_own_token(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
+import gitlab
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from gitlab_sync.sandbox.simulator import SimConfig, running_simulator
 from tests.contract.hook_receiver import HookReceiver
 from tests.contract.house import PATH, House
 
@@ -105,6 +108,18 @@ def test_signature_passes_an_independent_library(house: House, receiver: HookRec
     assert opened.headers["x-gitlab-token"] == "hook-secret"
     with pytest.raises(WebhookVerificationError):
         Webhook(SIGNING_TOKEN).verify(opened.body + b" ", opened.headers)
+
+
+def test_older_version_ignores_a_signing_token_without_a_word(tmp_path: Path, receiver: HookReceiver) -> None:
+    """No error and no signing; only `signing_token_present` in the answer tells."""
+    with running_simulator(SimConfig(tmp_path / "repositories", "sim-token", version="18.6.0")) as running:
+        running.control.add_project("a/b", {"x.txt": "y"})
+        running.control.add_user("bot", token="t", role=40)
+        client = gitlab.Gitlab(running.base_url, private_token="t", timeout=10)
+        hooks = client.projects.get("a/b").hooks
+        hook = hooks.create({"url": receiver.url, "token": "plain", "signing_token": SIGNING_TOKEN})
+        client.session.close()
+    assert (hook.signing_token_present, hook.token_present) == (False, True)
 
 
 def test_lost_event_leaves_only_the_state(house: House, receiver: HookReceiver) -> None:

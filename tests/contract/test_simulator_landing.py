@@ -244,6 +244,14 @@ def test_merge_that_loses_to_a_push_goes_back_to_opened(house: House) -> None:
     assert (back.state, back.merge_error) == ("opened", "Merge conflict")
 
 
+def test_witness_names_quick_actions_in_descriptions(house: House) -> None:
+    """GitLab would obey such lines with the bot's rights, so the audit shows them."""
+    house.commit("batch/1", **{"a.txt": "one\n"})
+    house.open("batch/1", description="Landed together:\n/merge\n- `/close` in a list is only text\n")
+    row = house.control.audit(PATH)["projects"][PATH]["merge_requests"][0]
+    assert row["quick_actions"] == ["/merge"]
+
+
 def test_deleted_merge_request_is_gone_without_a_word(house: House) -> None:
     """404 afterwards, while the project is still there."""
     mr = house.offer()

@@ -7,6 +7,7 @@ real CI and no merge trains. Passing here is no statement about any GitLab versi
 from gitlab_sync.sandbox.simulator.app import create_app
 from gitlab_sync.sandbox.simulator.config import DateForm, HookDisabling, SimConfig, Timings
 from gitlab_sync.sandbox.simulator.control import ControlRefused, SimControl
+from gitlab_sync.sandbox.simulator.process import simulator_process
 from gitlab_sync.sandbox.simulator.serving import Running, running_simulator
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "Timings",
     "create_app",
     "running_simulator",
+    "simulator_process",
 ]

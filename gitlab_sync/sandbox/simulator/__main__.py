@@ -11,7 +11,10 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
+
+import uvicorn
 
 from gitlab_sync.sandbox.simulator.config import SimConfig
 from gitlab_sync.sandbox.simulator.serving import address_of, build_server, listen
@@ -33,8 +36,17 @@ def main(arguments: list[str] | None = None) -> int:
     # The server raises the signal again after its own shutdown; that must not turn a clean stop into a death.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    if options.stop_on_eof:
+        threading.Thread(target=_stop_on_eof, args=(server,), name="simulator-owner", daemon=True).start()
     server.run([listener])
     return 0
+
+
+def _stop_on_eof(server: uvicorn.Server) -> None:
+    """Stop once the owner has closed the pipe, on purpose or by dying."""
+    while sys.stdin.buffer.read(1024):
+        continue
+    server.should_exit = True
 
 
 def _announce(base_url: str) -> None:
@@ -49,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sim-token", required=True, help="secret of the control plane")
     parser.add_argument("--version", default="19.0.0", help="the GitLab version it claims to be")
     parser.add_argument("--hook-workers", type=int, default=2)
+    parser.add_argument("--stop-on-eof", action="store_true", help="stop when standard input is closed")
     parser.add_argument("--seed", type=int, default=1, help="seed of fault rules that name none")
     return parser
 

@@ -28,6 +28,8 @@ def get_branch(call: Call) -> Answer:
 def create_branch(call: Call) -> Answer:
     project = call.project(Role.DEVELOPER)
     name, ref = call.params.required("branch"), call.params.required("ref")
+    if not project.repo.branches():
+        call.sim.first_commit(project, {"README.md": ""})  # GitLab gives an empty repository its first branch
     if project.repo.branch(name) is not None:
         raise refused(400, "Branch already exists")
     sha = project.repo.resolve(ref)
@@ -73,6 +75,15 @@ def protect(call: Call) -> Answer:
     rule = Protection(number, name, push, merge, bool(call.params.flag("allow_force_push")))
     project.protections[name] = rule
     return Answer(201, protection_view(rule))
+
+
+def change_protection(call: Call) -> Answer:
+    rule = call.project(Role.MAINTAINER).protections.get(call.segments["name"])
+    if rule is None:
+        raise not_found()
+    if "allow_force_push" in call.params:
+        rule.allow_force_push = bool(call.params.flag("allow_force_push"))
+    return Answer(200, protection_view(rule))
 
 
 def unprotect(call: Call) -> Answer:

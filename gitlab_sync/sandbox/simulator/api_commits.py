@@ -93,7 +93,7 @@ def merge_base(call: Call) -> Answer:
     project = call.project()
     refs = call.params.items("refs")
     if len(refs) < 2:
-        raise bad_request("Provide exactly 2 refs")  # wording unverified
+        raise bad_request("Provide at least 2 refs")
     base = project.repo.merge_base(_resolve(project, refs[0]), _resolve(project, refs[1]))
     if base is None:
         raise not_found("Merge Base Not Found")

@@ -15,6 +15,7 @@ from gitlab_sync.sandbox.simulator.params import Params
 from gitlab_sync.sandbox.simulator.signing import is_signing_token
 from gitlab_sync.sandbox.simulator.state import Hook, Project, Role
 
+SIGNING_SINCE = 19
 LOG_KEPT_S = 7 * 86_400
 _EVENTS = [
     "push",
@@ -59,14 +60,14 @@ def create_hook(call: Call) -> Answer:
         "name": "",
         "description": "",
     }
-    _take(hook, params)
+    _take(hook, params, call.sim.config.version)
     project.hooks[number] = hook
     return Answer(201, _view(call.sim, hook))
 
 
 def update_hook(call: Call) -> Answer:
     hook = _hook(call)
-    _take(hook, call.params)
+    _take(hook, call.params, call.sim.config.version)
     return Answer(200, _view(call.sim, hook))
 
 
@@ -124,7 +125,7 @@ def _hook(call: Call) -> Hook:
     return hook
 
 
-def _take(hook: Hook, params: Params) -> None:
+def _take(hook: Hook, params: Params, version: str) -> None:
     if "url" in params:
         hook.url = _checked_url(params.text("url"))
     for name in hook.flags:
@@ -133,13 +134,18 @@ def _take(hook: Hook, params: Params) -> None:
             hook.flags[name] = bool(params.flag(name)) if is_flag else params.text(name)
     if "token" in params:
         hook.token = params.text("token")
-    if params.text("signing_token"):
+    if params.text("signing_token") and _signs(version):
         if not is_signing_token(params.text("signing_token")):
             raise refused(400, {"signing_token": ["is invalid"]})  # wording unverified
         hook.signing_token = params.text("signing_token")
     if "custom_headers" in params:
         rows = params.values["custom_headers"] or []
         hook.custom_headers = {str(row["key"]): str(row["value"]) for row in rows}
+
+
+def _signs(version: str) -> bool:
+    """Say whether this version knows signing tokens; older ones ignore them without a word."""
+    return int(version.split(".", 1)[0]) >= SIGNING_SINCE
 
 
 def _checked_url(url: str) -> str:

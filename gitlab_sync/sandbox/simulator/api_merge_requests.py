@@ -19,6 +19,7 @@ from gitlab_sync.sandbox.simulator.pushes import pushed
 from gitlab_sync.sandbox.simulator.repo_views import commit_view, diffs
 from gitlab_sync.sandbox.simulator.rights import may_push
 from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project, Role, User
+from gitlab_sync.sandbox.simulator.user_views import user_basic
 
 _EDITABLE = [
     "title",
@@ -160,6 +161,32 @@ def merge_request_commits(call: Call) -> Answer:
 def merge_request_diffs(call: Call) -> Answer:
     mr = _merge_request(call)
     return page_of(call, diffs(mr.project, mr.base_sha, mr.head_sha), lambda row: row)
+
+
+def merge_request_changes(call: Call) -> Answer:
+    mr = _merge_request(call)
+    rows = diffs(mr.project, mr.base_sha, mr.head_sha)
+    return Answer(200, {**mr_single(call.sim, mr, call.user), "changes": rows, "overflow": False})
+
+
+def merge_request_participants(call: Call) -> Answer:
+    mr = _merge_request(call)
+    people = {user.id: user for user in (mr.author, *mr.assignees, *mr.reviewers)}
+    return page_of(call, list(people.values()), lambda user: user_basic(call.sim, user))
+
+
+def merge_ref(call: Call) -> Answer:
+    """Make the commit that a merge would make, on a ref of its own, or say why there is none."""
+    mr = _merge_request(call)
+    repo, target = mr.project.repo, mr.project.repo.branch(mr.target_branch)
+    tree = repo.merged_tree(target, mr.head_sha) if target and mr.state is MrState.OPENED else None
+    if tree is None or target is None:
+        raise refused(400, "Merge request is not mergeable")  # wording unverified
+    who, now = person(call.user), call.sim.clock.now()
+    message = f"Merge {mr.head_sha} into {target}"
+    sha = repo.write_commit(tree, [target, mr.head_sha], message, author=who, committer=who, at=now)
+    repo.keep(f"refs/merge-requests/{mr.iid}/merge", sha)
+    return Answer(200, {"commit_id": sha})
 
 
 def find(project: Project, iid: str) -> MergeRequest:

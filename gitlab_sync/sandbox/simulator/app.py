@@ -53,6 +53,7 @@ API_ROUTES: list[tuple[str, str, Handler]] = [
     ("GET", "/projects/{id}/protected_branches", api_branches.list_protected),
     ("POST", "/projects/{id}/protected_branches", api_branches.protect),
     ("GET", "/projects/{id}/protected_branches/{name}", api_branches.get_protected),
+    ("PATCH", "/projects/{id}/protected_branches/{name}", api_branches.change_protection),
     ("DELETE", "/projects/{id}/protected_branches/{name}", api_branches.unprotect),
     ("GET", _FILE, api_files.get_file),
     ("GET", _FILE + "/raw", api_files.raw_file),
@@ -79,6 +80,9 @@ API_ROUTES: list[tuple[str, str, Handler]] = [
     ("GET", _MR + "/pipelines", api_merge_requests.merge_request_pipelines),
     ("GET", _MR + "/commits", api_merge_requests.merge_request_commits),
     ("GET", _MR + "/diffs", api_merge_requests.merge_request_diffs),
+    ("GET", _MR + "/changes", api_merge_requests.merge_request_changes),
+    ("GET", _MR + "/participants", api_merge_requests.merge_request_participants),
+    ("GET", _MR + "/merge_ref", api_merge_requests.merge_ref),
     ("GET", "/projects/{id}/pipelines", api_pipelines.list_pipelines),
     ("GET", "/projects/{id}/pipelines/{pipeline_id}", api_pipelines.get_pipeline),
     ("GET", "/projects/{id}/hooks", api_hooks.list_hooks),
@@ -175,4 +179,5 @@ async def _health(_request: Request) -> Response:
 
 async def _no_route(_request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
-    return JSONResponse({"error": f"{status} Not Found"}, status_code=status)
+    text = "405 Not Allowed" if status == 405 else "404 Not Found"
+    return JSONResponse({"error": text}, status_code=status)

@@ -5,6 +5,7 @@ Reads only. The repositories are checked by git itself.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,8 @@ from gitlab_sync.sandbox.simulator.deliveries import Delivery
 from gitlab_sync.sandbox.simulator.state import MergeRequest, Project
 
 LOG_LENGTH = 1_000
+# GitLab carries such lines of a description out, with the author's rights. Here they are only reported.
+_QUICK_ACTION = re.compile(r"^/[a-z_]+.*$", re.MULTILINE)
 
 
 def audit_report(
@@ -110,5 +113,6 @@ def _merge_request(mr: MergeRequest) -> dict[str, Any]:
         "merge_commit_sha": mr.merge_commit_sha,
         "squash_commit_sha": mr.squash_commit_sha,
         "merged_at": iso(mr.merged_at),
+        "quick_actions": _QUICK_ACTION.findall(mr.description),
         "pipelines": [pipeline.status for pipeline in mr.pipelines],
     }

@@ -97,12 +97,13 @@ class Simulator:
         project = Project(number, path, default_branch, repo, self.clock.now(), owner, chosen, plan=plan)
         self.world.projects[number] = project
         if files:
-            self._first_commit(project, files)
+            self.first_commit(project, files)
         protection = Protection(self.world.number("protection"), default_branch, push_level, merge_level)
         project.protections[default_branch] = protection
         return project
 
-    def _first_commit(self, project: Project, files: dict[str, str]) -> None:
+    def first_commit(self, project: Project, files: dict[str, str]) -> None:
+        """Give an empty repository its default branch with these files."""
         repo = project.repo
         blobs = repo.write_blobs([text.encode() for text in files.values()])
         tree = repo.write_tree(
