@@ -321,7 +321,7 @@ async def test_not_even_a_redirect_to_the_same_host_is_followed(ask: Ask, time: 
     """A followed POST would come out as a GET, and its answer look like a commit."""
     async with scripted_host(OK) as host, client_of(host.url, time) as client:
         host.script = [answer(302, b"", Location=f"{host.url}/elsewhere"), answer(200, {"id": "c" * 40})]
-        with pytest.raises(GitLabRefused, match="elsewhere.*GITLAB_SYNC_GITLAB_URL"):
+        with pytest.raises(GitLabRefused, match=r"elsewhere.*GITLAB_SYNC_GITLAB_URL"):
             await ask(client)
         assert len(host.seen) == 1
 
