@@ -36,11 +36,13 @@ from gitlab_sync.documents import (
     remove_item,
     same_value,
 )
-from gitlab_sync.edits import WHOLE_FILE_OPS, Op, folded_path, put_content
+from gitlab_sync.edits import WHOLE_FILE_OPS, Op, folded_path, is_hidden, put_content
 from gitlab_sync.model import ComposedFile, FileChange, MemberRow, OperationId
 
 # Written on trial, to find the members at fault (F): a few seconds of parsing.
 MAX_TRIED_BYTES: Final = 1024 * 1024
+# Reasons are stored in columns of 1,000 characters.
+MAX_REASON_CHARACTERS: Final = 500
 
 
 class Exists(Enum):
@@ -198,7 +200,7 @@ class _Batch:
         try:
             self._files |= self._applied(member)
         except _Refused as refused:
-            self.failed.append(MemberFailure(member.operation_id, refused.code, refused.text))
+            self.failed.append(MemberFailure(member.operation_id, refused.code, _shown(refused.text)))
         else:
             self.landed.append(member.operation_id)
 
@@ -284,6 +286,12 @@ def _new_value(edit: Mapping[str, Any], present: _File) -> Any:
         return merge_patch(present.value, edit["patch"])
     change = ensure_item if edit["op"] == Op.ENSURE_ITEM else remove_item
     return change(present.value, edit["pointer"], edit["item"])
+
+
+def _shown(text: str) -> str:
+    """A reason as it is stored and shown: paths and keys in it may be long, and keys may hold anything."""
+    visible = "".join(sign for sign in text if not is_hidden(sign))
+    return visible if len(visible) <= MAX_REASON_CHARACTERS else visible[: MAX_REASON_CHARACTERS - 1] + "…"
 
 
 def _only_removes(patch: Any) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from gitlab_sync.edits.paths import is_hidden
+from gitlab_sync.edits import is_hidden
 from gitlab_sync.model import BatchId, BatchRow, MemberRow
 
 MAX_TEXT_BYTES: Final = 100_000

@@ -6,7 +6,7 @@ Op, WHOLE_FILE_OPS, put_content(edit), folded_path(path)           what composin
 
 from gitlab_sync.edits.checks import MAX_CONTENT_BYTES, MAX_EDITS, check_edits
 from gitlab_sync.edits.ops import WHOLE_FILE_OPS, Op, put_content
-from gitlab_sync.edits.paths import BUILT_IN_PROTECTED, folded_path, path_problem
+from gitlab_sync.edits.paths import BUILT_IN_PROTECTED, folded_path, is_hidden, path_problem
 
 __all__ = [
     "BUILT_IN_PROTECTED",
@@ -16,6 +16,7 @@ __all__ = [
     "Op",
     "check_edits",
     "folded_path",
+    "is_hidden",
     "path_problem",
     "put_content",
 ]

@@ -213,6 +213,20 @@ def test_a_costly_search_for_the_guilty_is_cut_short_and_goes_on_next_round(
     assert (codes(second), numbers(second.deferred)) == ({2: "would_reformat"}, [3])
 
 
+def test_a_reason_fits_where_it_is_stored_and_shows_all_its_signs() -> None:
+    """A long path and a key full of control characters cannot break the settlement or a terminal."""
+    path, key = "/".join(["d" * 200] * 20) + "/a.yaml", "\x1b[2J\u202e" + "k" * 400
+    edit = item("ensure_item", path, f"/{key}/{key}", 1)
+    result = compose([make_member(1, edit)], {path: b"a: 1\n" + key[-400:].encode() + b": 1\n"})
+    assert numbers(result.landed) == [1]
+    result = compose([make_member(1, edit)], {path: b"[1]\n"})
+    assert codes(result) == {1: "no_such_place"}
+    assert len(result.failed[0].text) == 500
+    short = item("ensure_item", "a.yaml", f"/{key}/x", 1)
+    result = compose([make_member(1, merge("a.yaml", {key: 1}), short)], {})
+    assert result.failed[0].text.isprintable()
+
+
 def test_a_broken_file_fails_its_members_and_no_others() -> None:
     """Everybody who edits the broken file is told; the rest of the round goes on."""
     members = [make_member(n, merge("a.yaml", {"x": n})) for n in (1, 2)] + [make_member(3, put("b", "x"))]
