@@ -6,6 +6,7 @@ engine's.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,6 +18,9 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
+from gitlab_sync.assembly import open_context
+from gitlab_sync.service import Engine, Role
+from gitlab_sync.settings import Need, Settings
 from hooks.auth import TokenBook
 from hooks.endpoints import EdgeState, Endpoint, Parts, routes_of
 from hooks.engine_port import EnginePort
@@ -42,6 +46,24 @@ _ENDPOINTS: Final[Mapping[Face, tuple[Endpoint, ...]]] = {
     Face.PUBLIC: PUBLIC,
     Face.MANAGEMENT: PROBES,
 }
+
+
+def create_app(settings: Settings) -> Starlette:
+    """An application with an engine of its own: it answers, and looks at what webhooks point to."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[EdgeState]:
+        stop = asyncio.Event()
+        async with open_context(settings, Need.SERVE) as ctx:
+            engine = Engine(ctx, [Role.HTTP])
+            running = asyncio.create_task(engine.run(stop))
+            try:
+                yield _state(engine)
+            finally:
+                stop.set()
+                await running
+
+    return _application(lifespan, Face.ALL)
 
 
 def create_app_for(engine: EnginePort, face: Face = Face.ALL) -> Starlette:

@@ -89,6 +89,8 @@ def _message(model: type[BaseModel], detail: ErrorDetails) -> str:
             return "is no text; send a JSON string"
         case "int_type" | "int_from_float":
             return "is no whole number; send one without quotes"
+        case "dict_type":
+            return "is no object; send a JSON object"
         case "list_type":
             return "is no list; send a JSON array"
         case "literal_error":
@@ -96,4 +98,5 @@ def _message(model: type[BaseModel], detail: ErrorDetails) -> str:
         case "uuid_parsing" | "uuid_type":
             return "is no UUID; send 32 hex digits in five groups, or leave it out"
         case _:
-            return detail["msg"].removeprefix("Value error, ")
+            message = detail["msg"].removeprefix("Value error, ")
+            return message if "; " in message else f"{message}; mend it"

@@ -7,6 +7,7 @@ with what was.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
@@ -32,6 +33,7 @@ from hooks.strict_json import body_hash
 
 LARGEST_LIST: Final = 1_000
 LONGEST_KEY_BYTES: Final = 255
+_KEY: Final = re.compile(rb"[!-~]{1,%d}" % LONGEST_KEY_BYTES)
 LIST_PARAMETERS: Final = ("status", "partition", "subject", "target", "cursor", "limit")
 
 
@@ -122,8 +124,8 @@ def _idempotency_key(call: Call) -> str | None:
     if not any(name == b"idempotency-key" for name, _ in headers):
         return None
     key: bytes = single_header(headers, b"idempotency-key")
-    if not 0 < len(key) <= LONGEST_KEY_BYTES or not key.isascii() or not key.decode("ascii").isprintable():
-        message = f"is no key; send it once, 1 to {LONGEST_KEY_BYTES} printable ASCII characters"
+    if not _KEY.fullmatch(key):
+        message = f"is no key; send it once, 1 to {LONGEST_KEY_BYTES} printable ASCII characters, no blanks"
         raise invalid([FieldProblem("Idempotency-Key", message)])
     return key.decode("ascii")
 

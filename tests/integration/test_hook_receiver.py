@@ -1,0 +1,151 @@
+"""Webhook deliveries on a real database: remembered once, the batch made due, nothing believed."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import httpx2
+
+from gitlab_sync.context import Context
+from gitlab_sync.describe import branch_name
+from gitlab_sync.model import BatchId, BatchRow, ProjectId
+from gitlab_sync.queries import batch_view
+from gitlab_sync.rounds import claim
+from gitlab_sync.service import Engine
+from gitlab_sync.states import Via
+from tests.support.api import BASE_SHA, VARIABLES
+from tests.support.edge import HOOK_TOKEN, served
+from tests.support.engine import PARTITION, engine_context, enqueue, require_no_violations
+
+PROJECT = 1
+
+
+class RecordingEngine(Engine):
+    """The real engine, except that a wish to look at a batch is only remembered."""
+
+    def __init__(self, ctx: Context) -> None:
+        super().__init__(ctx)
+        self.woken: list[BatchId] = []
+
+    def wake(self, batch_id: BatchId) -> None:
+        self.woken.append(batch_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooked:
+    """An engine with one running batch, and a client that sends webhooks."""
+
+    engine: RecordingEngine
+    client: httpx2.AsyncClient
+    batch_id: BatchId
+
+    async def send(self, body: dict[str, Any], key: str | None = None) -> tuple[int, str]:
+        headers = {"X-Gitlab-Token": HOOK_TOKEN, **({} if key is None else {"Idempotency-Key": key})}
+        answer = await self.client.post("/hooks/gitlab", headers=headers, json=body)
+        return answer.status_code, answer.json().get("result", answer.json().get("type"))
+
+    async def batch(self) -> BatchRow:
+        view = await batch_view(self.engine.ctx, self.batch_id)
+        assert view is not None
+        return view.batch
+
+    async def branch(self) -> str:
+        batch = await self.batch()
+        return branch_name(PARTITION, batch.id, batch.marker, batch.attempt)
+
+    async def due_at(self) -> datetime:
+        return (await self.batch()).next_check_at
+
+
+@asynccontextmanager
+async def hooked(database_url: str) -> AsyncIterator[Hooked]:
+    """One claimed batch without a merge request yet."""
+    async with engine_context(database_url, variables=VARIABLES) as ctx:
+        await enqueue(ctx, 2)
+        report = await claim(
+            ctx, ctx.partitions[PARTITION], project_id=ProjectId(PROJECT), base_sha=BASE_SHA, via=Via.ROUND
+        )
+        assert report.batch_id is not None
+        engine = RecordingEngine(ctx)
+        async with served(engine) as client:
+            yield Hooked(engine, client, report.batch_id)
+
+
+def event(branch: str, *, project: int = PROJECT, iid: int = 7) -> dict[str, Any]:
+    """A merge event."""
+    attributes = {
+        "iid": iid,
+        "target_project_id": project,
+        "source_branch": branch,
+        "action": "merge",
+        "state": "merged",
+    }
+    return {"object_kind": "merge_request", "object_attributes": attributes}
+
+
+async def test_a_hook_that_arrives_before_the_merge_request_is_recorded_finds_its_batch(
+    database_url: str,
+) -> None:
+    """GitLab may send it before it answers the call that caused it: the branch's name tells."""
+    async with hooked(database_url) as hook:
+        before = await hook.due_at()
+        assert await hook.send(event(await hook.branch())) == (202, "taken")
+        assert hook.engine.woken == [hook.batch_id]
+        assert await hook.due_at() < before
+
+
+async def test_a_forged_merged_event_settles_nothing(database_url: str) -> None:
+    """The payload says merged; the batch runs on, because GitLab was not asked yet."""
+    async with hooked(database_url) as hook:
+        await hook.send(event(await hook.branch()))
+        assert (await hook.batch()).status.name == "RUNNING"
+        await require_no_violations(hook.engine.ctx)
+
+
+async def test_the_same_delivery_twenty_times_at_once_is_taken_once(database_url: str) -> None:
+    """One row, one wake; the others are duplicates, all answered 2xx."""
+    async with hooked(database_url) as hook:
+        body, key = event(await hook.branch()), str(uuid.uuid4())
+        answers = await asyncio.gather(*(hook.send(body, key) for _ in range(20)))
+        assert sorted(answers) == [(200, "duplicate")] * 19 + [(202, "taken")]
+        assert hook.engine.woken == [hook.batch_id]
+
+
+async def test_a_key_that_comes_again_with_another_body_is_refused(database_url: str) -> None:
+    """Somebody plays with old deliveries, or the sender is broken."""
+    async with hooked(database_url) as hook:
+        branch = await hook.branch()
+        assert await hook.send(event(branch), "key") == (202, "taken")
+        assert await hook.send(event(branch, iid=8), "key") == (400, "urn:gitlab-sync:problem:malformed")
+        labels = {"event": "merge_request", "result": "conflict"}
+        registry = hook.engine.ctx.metrics.registry
+        assert registry.get_sample_value("gitlab_sync_webhooks_total", labels) == 1
+
+
+async def test_merge_requests_of_others_are_none_of_ours(database_url: str) -> None:
+    """Another branch, another project with our branch's name, a forged marker: 200, nothing moves."""
+    async with hooked(database_url) as hook:
+        branch, before = await hook.branch(), await hook.due_at()
+        forged = branch[:-8] + "00000000"
+        for body in (event("feature/x"), event(branch, project=99), event(forged), event("gitlab-sync/p/1-")):
+            assert await hook.send(body) == (200, "not_ours")
+        assert hook.engine.woken == []
+        assert await hook.due_at() == before
+
+
+async def test_a_pipeline_of_our_branch_wakes_the_batch(database_url: str) -> None:
+    """Branch pipelines carry no merge request."""
+    async with hooked(database_url) as hook:
+        body = {
+            "object_kind": "pipeline",
+            "object_attributes": {"id": 1, "ref": await hook.branch(), "status": "success", "tag": False},
+            "merge_request": None,
+            "project": {"id": PROJECT},
+        }
+        assert await hook.send(body) == (202, "taken")
