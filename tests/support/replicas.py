@@ -1,0 +1,84 @@
+"""Several replicas of the engine on one schema: contexts with pools of their own, and a still GitLab."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, cast
+
+from gitlab_sync.context import Context
+from gitlab_sync.gateway import GitLabGateway
+from gitlab_sync.model import BatchId, BatchRow, BranchInfo, MergeRequestInfo, Partition, ProjectId
+from gitlab_sync.points import FaultPoints
+from gitlab_sync.rounds import RoundReport, RoundResult, claim
+from gitlab_sync.settlement import Ending
+from gitlab_sync.states import BatchStatus, Via
+from gitlab_sync.store import batches
+from tests.support.engine import PARTITION, engine_context
+
+PROJECT: Final = ProjectId(1)
+BASE: Final = "a" * 40
+LANDED: Final = Ending(BatchStatus.SUCCEEDED, "merged", landed_sha="b" * 40)
+FAILED: Final = Ending(BatchStatus.FAILED, "pipeline_failed")
+
+
+class StillGitLab:
+    """A GitLab whose target branch never moves and that holds nothing of ours; more must not be asked."""
+
+    async def branch(self, project_id: ProjectId, branch: str) -> BranchInfo:
+        return BranchInfo(branch, BASE, (), "")
+
+    async def merge_requests_of_branch(
+        self, project_id: ProjectId, branch: str
+    ) -> Sequence[MergeRequestInfo]:
+        return []
+
+    async def delete_branch(self, project_id: ProjectId, branch: str) -> None:
+        """There is no branch: that is fine."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"this test must not ask GitLab for {name}")
+
+
+@asynccontextmanager
+async def replicas(
+    database_url: str,
+    *partitions: Partition,
+    points: Sequence[FaultPoints] = (),
+    count: int = 2,
+    size: int = 10,
+) -> AsyncIterator[list[Context]]:
+    """`count` replicas; the n-th takes the n-th of `points`, the rest pass every point."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                engine_context(
+                    database_url,
+                    *partitions,
+                    gitlab=cast("GitLabGateway", StillGitLab()),
+                    points=points[index] if index < len(points) else None,
+                    size=size,
+                )
+            )
+            for index in range(count)
+        ]
+
+
+async def claim_on(ctx: Context, key: str = PARTITION) -> RoundReport:
+    """One claim of a partition, without the look before it."""
+    return await claim(ctx, ctx.partitions[key], project_id=PROJECT, base_sha=BASE, via=Via.ROUND)
+
+
+async def claimed(ctx: Context, key: str = PARTITION) -> BatchRow:
+    """A fresh RUNNING batch of what waits."""
+    report = await claim_on(ctx, key)
+    assert report.result is RoundResult.CLAIMED, report
+    assert report.batch_id is not None
+    return await batch_of(ctx, report.batch_id)
+
+
+async def batch_of(ctx: Context, batch_id: BatchId) -> BatchRow:
+    """The batch as it is now."""
+    batch = await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
+    assert batch is not None
+    return batch
