@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gitlab_sync.db import Session
 from gitlab_sync.model import BatchId, BatchRow, OperationRow
-from gitlab_sync.states import BatchStatus, OperationStatus
+from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from gitlab_sync.store.shapes import batch_row, operation_row, seconds_of, text_of
 from sql import statement
 
@@ -168,6 +168,12 @@ async def select_active(session: Session) -> list[ActiveBatch]:
         )
         for row in await session.rows(statement("view_active_batches"))
     ]
+
+
+async def count_settled_by_via(session: Session) -> dict[Via, int]:
+    """How many batches each path has settled; a path that settled none is left out."""
+    rows = await session.rows(statement("view_settled_by_via"))
+    return {Via(str(text_of(row["settled_via"]))): row["batches"] for row in rows}
 
 
 async def select_violations(session: Session, invariant: str) -> list[Violation]:

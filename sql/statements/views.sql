@@ -136,3 +136,11 @@ SELECT b.id, b.partition_key, b.status, b.version, b.reason_code, b.mr_url,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us
 FROM merge_batch b FORCE INDEX (ix_batch_status_check)
 WHERE b.status IN (1, 4);
+
+-- name: view_settled_by_via
+-- How many batches each path has settled, for summaries; reads every settled batch's index entry and row.
+-- index: merge_batch.ix_batch_status_updated
+SELECT b.settled_via, COUNT(*) AS batches
+FROM merge_batch b FORCE INDEX (ix_batch_status_updated)
+WHERE b.status IN (2, 3)
+GROUP BY b.settled_via;

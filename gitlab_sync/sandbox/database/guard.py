@@ -14,7 +14,7 @@ C  Ctrl-C: both shells have their own session, so only we get the signal and end
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -41,10 +41,18 @@ class Guarded:
         self.guard.wait()
 
 
-def start_guarded(command: Sequence[str | Path], log: Path, folders: Iterable[Path]) -> Guarded:
-    """Start `command`, its output in `log`; it and `folders` vanish with this process at the latest."""
+def start_guarded(
+    command: Sequence[str | Path],
+    log: Path,
+    folders: Iterable[Path],
+    environ: Mapping[str, str] | None = None,
+) -> Guarded:
+    """Start `command`, its output in `log`; it and `folders` vanish with this process at the latest.
+
+    `environ` None: it gets our environment.
+    """
     with log.open("ab") as output:
-        process = _shell(_HELD, command, output)
+        process = _shell(_HELD, command, output, environ)
     guard = _shell(_GUARD, list(folders))
     assert guard.stdin is not None  # noqa: S101 - for mypy: it was asked for
     guard.stdin.write(b"%d\n" % process.pid)
@@ -54,7 +62,10 @@ def start_guarded(command: Sequence[str | Path], log: Path, folders: Iterable[Pa
 
 
 def _shell(
-    script: str, arguments: Sequence[str | Path], output: IO[bytes] | None = None
+    script: str,
+    arguments: Sequence[str | Path],
+    output: IO[bytes] | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["/bin/sh", "-c", script, "sh", *arguments],
@@ -62,6 +73,7 @@ def _shell(
         stdout=output or subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        env=environ,
     )
 
 

@@ -1,0 +1,75 @@
+"""Builds a Context from settings, and ends what it built: database, GitLab client, metrics, partitions.
+
+Used by the command line, `serve` among it. Never reads the environment and never decides anything. A command
+that needs no GitLab gets a stand-in that refuses every call, so it runs where no token is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, cast
+
+import structlog
+
+from gitlab_sync.context import Context
+from gitlab_sync.db import Database
+from gitlab_sync.errors import ConfigError
+from gitlab_sync.gateway import GitLabGateway
+from gitlab_sync.model import Partition
+from gitlab_sync.partitions import load_partitions
+from gitlab_sync.points import FaultPoints
+from gitlab_sync.settings import Need, Settings
+from gitlab_sync.telemetry import Metrics
+
+POOL_SIZE: Final = 10
+
+
+@asynccontextmanager
+async def open_context(
+    settings: Settings, need: Need, *, pool_size: int = POOL_SIZE
+) -> AsyncIterator[Context]:
+    """Yield a context whose parts are closed at the end. Raises ConfigError for a wrong partitions file.
+
+    `need` is what the settings were loaded for: from ENGINE on there is a GitLab client.
+    """
+    partitions = partitions_of(settings)
+    metrics = Metrics(partitions)
+    async with AsyncExitStack() as closing:
+        db = Database(settings.database, size=pool_size, observer=metrics)
+        closing.push_async_callback(db.close)
+        gitlab = _gitlab(settings, metrics, need)
+        closing.push_async_callback(gitlab.aclose)
+        yield Context(
+            db=db,
+            gitlab=gitlab,
+            metrics=metrics,
+            settings=settings,
+            partitions=partitions,
+            points=FaultPoints(),
+            log=structlog.get_logger("gitlab_sync"),
+        )
+
+
+def partitions_of(settings: Settings) -> Mapping[str, Partition]:
+    """The configured partitions; none where the command needs none and none are named."""
+    return {} if settings.partitions_path is None else load_partitions(settings.partitions_path)
+
+
+def _gitlab(settings: Settings, metrics: Metrics, need: Need) -> GitLabGateway:
+    if need in (Need.DATABASE_ONLY, Need.SUBMIT):
+        return cast("GitLabGateway", _NotNeeded())
+    from gitlab_sync.gitlab_client import GitLabClient  # noqa: PLC0415  half a second, for those who need it
+
+    return GitLabClient(
+        settings.gitlab_url, settings.gitlab_token, settings.gitlab_read_token, metrics=metrics
+    )
+
+
+class _NotNeeded:
+    """Stands where a command has no business with GitLab."""
+
+    async def aclose(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConfigError([f"this command was started without GitLab, but asked for {name}: report this"])

@@ -1,0 +1,39 @@
+"""What an error of the engine means at a terminal: its lines and its exit code. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from gitlab_sync.errors import ConfigError, GitLabSyncError, InvalidRequest, StaleWrite
+
+
+class ExitCode(IntEnum):
+    """The promise of every command."""
+
+    DONE = 0
+    FOUND = 1  # found something, or failed
+    USAGE = 2  # wrong usage or configuration
+
+
+class Failure(Exception):
+    """A command ends here: what to say on stderr, and the exit code."""
+
+    def __init__(self, exit_code: ExitCode, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.exit_code = exit_code
+        self.lines = tuple(lines)
+
+
+def explain(error: GitLabSyncError) -> Failure:
+    """One line for each problem. Wrong settings and malformed requests are wrong usage, all else has failed."""
+    match error:
+        case ConfigError(problems=problems):
+            return Failure(ExitCode.USAGE, problems)
+        case InvalidRequest(problems=found):
+            return Failure(ExitCode.USAGE, [f"{one.pointer or '/'}: {one.message}" for one in found])
+        case StaleWrite(present=present) if present:
+            facts = ", ".join(f"{name}={value}" for name, value in present.items())
+            return Failure(ExitCode.FOUND, [f"{error} (now: {facts})"])
+        case _:
+            return Failure(ExitCode.FOUND, [f"{error}" or type(error).__name__])
