@@ -38,7 +38,7 @@ from gitlab_sync.store import probes, requests
 JANITOR_INTERVAL_S: Final = 60.0
 OUTBOX_INTERVAL_S: Final = 5.0
 LONGEST_POLL_TICK_S: Final = 2.0
-LONGEST_BACKOFF_S: Final = 10.0
+LONGEST_BACKOFF_S: Final = 2.0
 READY_WITHIN_S: Final = 15.0
 DRAIN_S: Final = 20.0
 
