@@ -1,6 +1,8 @@
 -- name: outbox_insert_moved
 -- One notification for each operation that this transaction has just moved to a state somebody waits for.
 -- Unique per (subject, event); the subject carries the version, so a later life's move is another subject.
+-- Every VARBINARY is converted: one left binary turns the whole object into latin1 (MariaDB) or its text into base64
+-- (MySQL).
 -- index: operation.ix_operation_token
 INSERT INTO outbox (subject, event, operation_id, batch_id, payload, next_attempt_at, created_at)
 SELECT CONCAT('request:', LOWER(HEX(o.operation_id)), ':', o.version),
@@ -15,7 +17,7 @@ SELECT CONCAT('request:', LOWER(HEX(o.operation_id)), ':', o.version),
          'subject', CONVERT(o.subject_id USING utf8mb4),
          'target', CONVERT(o.target_key USING utf8mb4),
          'batch', o.batch_id,
-         'reason', o.reason_code),
+         'reason', CONVERT(o.reason_code USING utf8mb4)),
        UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
 FROM operation o FORCE INDEX (ix_operation_token)
 WHERE o.attempt_token = %(token)s AND o.status IN (2, 4, 5, 6, 7);
@@ -35,7 +37,7 @@ SELECT CONCAT('request:', LOWER(HEX(o.operation_id)), ':', o.version),
          'subject', CONVERT(o.subject_id USING utf8mb4),
          'target', CONVERT(o.target_key USING utf8mb4),
          'batch', %(batch_id)s,
-         'reason', o.reason_code),
+         'reason', CONVERT(o.reason_code USING utf8mb4)),
        UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
 FROM operation o FORCE INDEX (ix_operation_token)
 WHERE o.attempt_token = %(token)s
@@ -44,7 +46,8 @@ SELECT CONCAT('batch:', b.id, ':', b.version),
        CASE b.status WHEN 2 THEN 'batch.succeeded' ELSE 'batch.failed' END,
        NULL, b.id,
        JSON_OBJECT('batch', b.id, 'partition', CONVERT(b.partition_key USING utf8mb4), 'project_id', b.project_id,
-                   'mr_iid', b.mr_iid, 'reason', b.reason_code, 'settled_via', CONVERT(b.settled_via USING utf8mb4)),
+                   'mr_iid', b.mr_iid, 'reason', CONVERT(b.reason_code USING utf8mb4),
+                   'settled_via', CONVERT(b.settled_via USING utf8mb4)),
        UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
 FROM merge_batch b FORCE INDEX (PRIMARY)
 WHERE b.id = %(batch_id)s;
@@ -55,7 +58,7 @@ WHERE b.id = %(batch_id)s;
 INSERT INTO outbox (subject, event, operation_id, batch_id, payload, next_attempt_at, created_at)
 SELECT CONCAT('batch:', b.id, ':', b.version), %(event)s, NULL, b.id,
        JSON_OBJECT('batch', b.id, 'partition', CONVERT(b.partition_key USING utf8mb4), 'project_id', b.project_id,
-                   'mr_iid', b.mr_iid, 'reason', b.reason_code),
+                   'mr_iid', b.mr_iid, 'reason', CONVERT(b.reason_code USING utf8mb4)),
        UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
 FROM merge_batch b FORCE INDEX (PRIMARY)
 WHERE b.id = %(batch_id)s;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
 
 from gitlab_sync.model import Approval
+from tests.conftest import MakeConnection
 from tests.support.api import Api, api_on, body, problem_of
 from tests.support.engine import partition, require_no_violations
 
@@ -99,6 +101,20 @@ async def test_approve_and_reject_move_a_pending_request(database_url: str) -> N
         assert (rejected["status"], rejected["reason"]["text"]) == ("REJECTED", "not needed")
         assert [move["after"] for move in approved["history"]] == ["PENDING", "QUEUED"]
         await require_no_violations(api.ctx)
+
+
+async def test_a_notification_carries_text_as_text(database_url: str, connect: MakeConnection) -> None:
+    """Subject, target and reason of a rejected request, whatever their letters, on both servers."""
+    async with api_on(database_url, partition(approval=Approval.REQUIRED)) as api:
+        answer = await api.post("/requests", body(subject="user:Ä🙂", target="db-\u0142"))
+        operation_id = answer.json()["operation_id"]
+        await api.post(f"/requests/{operation_id}/reject", {"reason": "nein: zu groß"})
+    with connect().cursor() as cursor:
+        cursor.execute("SELECT payload FROM outbox WHERE event = 'request.rejected'")
+        [[payload]] = cursor.fetchall()
+    told = json.loads(payload)
+    assert (told["operation_id"], told["subject"], told["target"]) == (operation_id, "user:Ä🙂", "db-\u0142")
+    assert told["reason"] == "rejected"
 
 
 async def test_a_move_needs_no_body_at_all(database_url: str) -> None:
