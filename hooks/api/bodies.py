@@ -7,7 +7,7 @@ missing and unknown members. All problems of a body are told at once, up to a li
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -80,23 +80,26 @@ def _problem(model: type[BaseModel], pointer: str, detail: ErrorDetails) -> Fiel
 
 
 def _message(model: type[BaseModel], detail: ErrorDetails) -> str:
-    match detail["type"]:
-        case "missing":
-            return "is missing; add it"
-        case "extra_forbidden":
-            return f"is no member of this object; remove it (members: {', '.join(model.model_fields)})"
-        case "string_type":
-            return "is no text; send a JSON string"
-        case "int_type" | "int_from_float":
-            return "is no whole number; send one without quotes"
-        case "dict_type":
-            return "is no object; send a JSON object"
-        case "list_type":
-            return "is no list; send a JSON array"
-        case "literal_error":
-            return f"is unknown; send {detail['ctx']['expected']}"
-        case "uuid_parsing" | "uuid_type":
-            return "is no UUID; send 32 hex digits in five groups, or leave it out"
-        case _:
-            message = detail["msg"].removeprefix("Value error, ")
-            return message if "; " in message else f"{message}; mend it"
+    kind = detail["type"]
+    if kind in _MESSAGES:
+        return _MESSAGES[kind]
+    if kind == "extra_forbidden":
+        return f"is no member of this object; remove it (members: {', '.join(model.model_fields)})"
+    if kind == "literal_error":
+        return f"is unknown; send {detail['ctx']['expected']}"
+    message = detail["msg"].removeprefix("Value error, ")
+    return message if "; " in message else f"{message}; mend it"
+
+
+_NO_NUMBER: Final = "is no whole number; send one without quotes"
+_NO_UUID: Final = "is no UUID; send 32 hex digits in five groups, or leave it out"
+_MESSAGES: Final[Mapping[str, str]] = {
+    "missing": "is missing; add it",
+    "string_type": "is no text; send a JSON string",
+    "int_type": _NO_NUMBER,
+    "int_from_float": _NO_NUMBER,
+    "dict_type": "is no object; send a JSON object",
+    "list_type": "is no list; send a JSON array",
+    "uuid_parsing": _NO_UUID,
+    "uuid_type": _NO_UUID,
+}
