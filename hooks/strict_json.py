@@ -1,8 +1,8 @@
 """Reads JSON and nothing else: what two readers could understand differently is refused.
 
-Refused: doubled keys, NaN and infinities (also by overflow), another coding than UTF-8, half of a surrogate
-pair, nesting beyond `DEEPEST`. Every refusal is a BadJson whose text names the remedy; no body makes it
-raise anything else.
+Refused: doubled keys, NaN and infinities (also by overflow), whole numbers beyond 64 bits (a database's
+JSON would round them), another coding than UTF-8, half of a surrogate pair, nesting beyond `DEEPEST`. Every
+refusal is a BadJson whose text names the remedy; no body makes it raise anything else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import math
 from typing import Any, Final, NoReturn
 
 DEEPEST: Final = 64
+_SMALLEST_INT: Final = -(2**63)
+_LARGEST_INT: Final = 2**64 - 1
+_LONGEST_INT: Final = 20
 
 
 class BadJson(ValueError):
@@ -24,7 +27,11 @@ def read_json(body: bytes) -> Any:
     try:
         text = body.decode()
         value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_whole,
         )
     except BadJson:
         raise
@@ -36,8 +43,6 @@ def read_json(body: bytes) -> Any:
         ) from None
     except RecursionError:
         raise _too_deep() from None
-    except ValueError:  # an integer with thousands of digits
-        raise BadJson("it holds a number that is too long; send numbers of a usual length") from None
     _walk(value, may_be_broken="\\u" in text)
     return value
 
@@ -66,6 +71,13 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise BadJson("it holds a number that is too large; send one that fits 64 bits")
     return number
+
+
+def _whole(text: str) -> int:
+    # The length first: Python refuses to convert thousands of digits.
+    if len(text) > _LONGEST_INT or not _SMALLEST_INT <= int(text) <= _LARGEST_INT:
+        raise BadJson("it holds a whole number beyond 64 bits; send it as a string")
+    return int(text)
 
 
 def _walk(value: Any, *, may_be_broken: bool) -> None:
