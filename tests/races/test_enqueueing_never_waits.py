@@ -1,11 +1,11 @@
 """I3: enqueueing waits neither for a claim nor for a settlement; the server's own counters are asked.
 
-What guards it, as measured on both servers: READ COMMITTED on every connection, and a claim that reads without
-locking. Under READ COMMITTED a locking read (`FOR UPDATE`) does not stop an enqueue, because it leaves no gap
-lock; it makes the claim wait for every unfinished enqueue instead. Under REPEATABLE READ it locks the gap that a
-new row goes into, and enqueueing hangs until the claim ends. There even the plain read is not enough: some
-enqueues hang behind the gaps of the operations' token index, by the chance of their tokens. So the tests that
-must go red use that isolation.
+What guards it, as measured on both servers: READ COMMITTED on every connection, and a claim that reads
+without locking. Under READ COMMITTED a locking read (`FOR UPDATE`) does not stop an enqueue, because it
+leaves no gap lock; it makes the claim wait for every unfinished enqueue instead. Under REPEATABLE READ it
+locks the gap that a new row goes into, and enqueueing hangs until the claim ends. There even the plain read
+is not enough: some enqueues hang behind the gaps of the operations' token index, by the chance of their
+tokens. So the tests that must go red use that isolation.
 """
 
 from __future__ import annotations
