@@ -26,7 +26,7 @@ class Failure(Exception):
 
 
 def explain(error: GitLabSyncError) -> Failure:
-    """One line for each problem. Wrong settings and malformed requests are wrong usage, all else has failed."""
+    """One line for each problem. Wrong settings and malformed requests are wrong usage, the rest failed."""
     match error:
         case ConfigError(problems=problems):
             return Failure(ExitCode.USAGE, problems)

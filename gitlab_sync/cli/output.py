@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,6 +22,7 @@ def say_json(value: Any) -> None:
 
 
 def say(line: str) -> None:
+    """One line of the answer."""
     print(plain(line))
 
 

@@ -30,6 +30,7 @@ def status_of(text: str | None, kind: type[S]) -> S | None:
 
 
 def page_json(items: list[dict[str, Any]], next_position: str | None) -> dict[str, Any]:
+    """A page as the API has it."""
     return {"items": items, "next_cursor": next_position}
 
 

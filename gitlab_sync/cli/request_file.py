@@ -1,7 +1,8 @@
 """Reads a file of requests: YAML with the members of the API's body, one request or a list, strict in form.
 
-What the values mean (known partition, lawful paths, lengths) is judged by the engine, as for the API. Nothing is
-repaired: a doubled key, an unknown member or a tag is a problem with its place. Dates stay the text that they are.
+What the values mean (known partition, lawful paths, lengths) is judged by the engine, as for the API.
+Nothing is repaired: a doubled key, an unknown member or a tag is a problem with its place. Dates stay the
+text that they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`round` and `reconcile`: what the loops of the service do, once and now. Safe beside them: the guards decide."""
+"""`round` and `reconcile`: what the service's loops do, once and now. Safe beside them: the guards decide."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ async def _all_active(ctx: Context) -> dict[BatchId, Via]:
     due = await take_due(ctx)
     active = await ctx.db.read("active_batches", select_active)
     late = {one.id: Via.SWEEP for one in due if one.is_past_deadline}
-    return {one.id: Via.POLLER for one in (*due, *active)} | late
+    batch_ids = [one.id for one in due] + [one.id for one in active]
+    return dict.fromkeys(batch_ids, Via.POLLER) | late
 
 
 def _sentence(report: RoundReport, looked: Reconciled | None) -> str:

@@ -22,7 +22,7 @@ def sandbox(
         typer.Option("--port-base", min=0, max=65_533, help="First of three ports; 0: any that are free."),
     ] = 0,
 ) -> None:
-    """Watch requests land: a database, a GitLab simulator and two replicas, all private and gone at the end."""
+    """Watch requests land: database, GitLab simulator and two replicas, all private and gone at the end."""
     try:
         from gitlab_sync.sandbox.demo import DemoOptions, Ending, run_demo
     except ImportError as missing:

@@ -1,7 +1,7 @@
-"""`serve`: one replica. Checks the database, runs the engine's loops and the HTTP edge, stops in order on a signal.
+"""`serve`: one replica. Checks the database, runs the engine's loops and the edge, stops on a signal.
 
-The one place below `hooks` that knows it: the command line is where the parts are put together, so here, inside
-the command, the engine meets its edge. A second signal during the stop ends the process at once.
+The one place below `hooks` that knows it: the command line is where the parts are put together, so here,
+inside the command, the engine meets its edge. A second signal during the stop ends the process at once.
 
 Races considered:
 A  a signal before everything runs: the stop is noticed by whatever starts next; nothing was taken on yet.
@@ -33,7 +33,7 @@ def serve(
         str, typer.Option(help="What this replica does, comma-separated.", metavar="ROLE,…")
     ] = "http,rounds,poller,outbox,janitor",
 ) -> None:
-    """Run the service: webhooks, API, rounds, poller, outbox, janitor. SIGTERM or Ctrl-C stops it in order."""
+    """Run the service: webhooks, API, rounds, poller, outbox, janitor. SIGTERM or Ctrl-C stops it."""
     from gitlab_sync.logs import configure_logging
 
     wanted = _roles(roles)

@@ -1,4 +1,4 @@
-"""The JSON of `--json`: the same members as the API's answers. A test holds the two against each other. Pure."""
+"""The JSON of `--json`: the same members as the API's answers. A test compares the two. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`submit`: requests from files, each with an idempotency key of its own, so that a repeated call adds nothing.
+"""`submit`: requests from files, each with an idempotency key of its own: a repeated call adds nothing.
 
 All files are read and judged before anything is written. Then each request is admitted by itself: one that is
 refused (its relation is busy) does not keep the others out.

@@ -47,7 +47,7 @@ class Child:
         return self._guarded.process.pid
 
     def wait_for_line(self, member: str, value: object = None) -> dict[str, Any]:
-        """The first JSON line that has `member` (with `value`, if given). Raises DemoFailed if it dies first."""
+        """The first JSON line that has `member` (with `value`, if given). DemoFailed if it dies first."""
         deadline = time.monotonic() + START_LIMIT_S
         while time.monotonic() < deadline:
             for line in self._lines():

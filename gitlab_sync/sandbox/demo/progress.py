@@ -1,4 +1,4 @@
-"""What happens, as a newcomer can follow it: turns the service's answers into sentences, each told once. Pure."""
+"""What happens, as a newcomer can follow it: the service's answers as sentences, each told once. Pure."""
 
 from __future__ import annotations
 
@@ -49,11 +49,14 @@ class Progress:
             yield f"{_who(batch)} carries {_requests(batch)}; one pipeline starts."
         match batch["status"]:
             case "SUCCEEDED":
-                yield f"{_who(batch)} is merged: {_requests(batch)} landed; {_NOTICED.get(batch['settled_via'], '')}."
+                noticed = _NOTICED.get(batch["settled_via"], batch["settled_via"])
+                yield f"{_who(batch)} is merged: {_requests(batch)} landed; {noticed}."
             case "FAILED":
                 yield f"{_who(batch)} failed ({_reason(batch)}); its requests wait again or have failed."
             case "BLOCKED":
                 yield f"{_who(batch)} needs a person: {_reason(batch)}."
+            case _:
+                pass
 
 
 def _stand(batch: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """A small client of the service's own API, as a portal would have one: either replica will do.
 
-A call that gets no answer is made again, at the other replica if there is one: reading is harmless, and a submit
-carries an Idempotency-Key, so it is admitted once however often it arrives.
+A  call that gets no answer is made again, at the other replica if there is one: reading is harmless, and a
+submit carries an Idempotency-Key, so it is admitted once however often it arrives.
 """
 
 from __future__ import annotations

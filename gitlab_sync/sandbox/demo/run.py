@@ -1,8 +1,8 @@
 """The story of the demo, from the first sentence to the last: stage, waves of requests, summary, addresses.
 
 Races considered:
-A  Ctrl-C or SIGTERM at any moment: it becomes an exception at once, everything that runs is stopped in order on the
-   way out, and a second one is not needed: children cannot outlive us.
+A  Ctrl-C or SIGTERM at any moment: it becomes an exception at once, everything that runs is stopped in
+   order on the way out, and a second one is not needed: children cannot outlive us.
 B  a replica dies: it is said, the other one carries on; the run is judged by what landed.
 C  the simulator or both replicas die: the demo says so, with the end of the log, and fails.
 """
@@ -29,7 +29,15 @@ from gitlab_sync.sandbox.demo.progress import Progress
 from gitlab_sync.sandbox.demo.screen import Screen
 from gitlab_sync.sandbox.demo.stage import Stage, set_stage
 from gitlab_sync.sandbox.demo.summary import sum_up
-from gitlab_sync.sandbox.demo.weather import DOUBLED_SHARE, LOST_SHARE, SEED, Weather, make_weather, waves_of
+from gitlab_sync.sandbox.demo.weather import (
+    DOUBLED_SHARE,
+    LOST_SHARE,
+    SEED,
+    Weather,
+    make_climate,
+    make_weather,
+    waves_of,
+)
 from gitlab_sync.sandbox.demo.wishes import Wish, wish
 from gitlab_sync.sandbox.simulator import ControlRefused
 
@@ -63,7 +71,7 @@ def run_demo(options: DemoOptions) -> int:
             screen.say("Stopped before the end; nothing is left running.")
         except _EXPECTED as error:
             screen.stop_table()
-            print(f"The demo failed: {error or type(error).__name__}", file=sys.stderr)
+            print(f"The demo failed: {str(error) or type(error).__name__}", file=sys.stderr)
         return FAILED
 
 
@@ -85,8 +93,10 @@ class _Demo:
             "gitlab-sync demo: many requests, few merge requests. Everything runs on this machine only.\n"
         )
         with set_stage(self._options, self._pace, screen.tell) as stage:
+            make_climate(stage.control)
             screen.tell(
-                f"On purpose {LOST_SHARE:.0%} of the webhooks get lost and {DOUBLED_SHARE:.0%} come twice (seed {SEED})."
+                f"On purpose {LOST_SHARE:.0%} of the webhooks get lost and {DOUBLED_SHARE:.0%} come twice "
+                f"(seed {SEED})."
             )
             self._submit_in_waves(stage)
             self._until_idle(stage)
@@ -105,7 +115,7 @@ class _Demo:
         for number, (weather, numbers) in enumerate(waves, start=1):
             make_weather(stage.control, weather, number)
             self._screen.tell(
-                f"Wave {number} of {len(waves)}: {len(numbers)} requests are submitted; {weather}."
+                f"Wave {number} of {len(waves)}: {_requests(len(numbers))} submitted; {weather}."
             )
             self._submit(stage, numbers)
             if weather is Weather.SILENT:
@@ -165,6 +175,10 @@ class _Demo:
             self._screen.say("Stopping everything …")
 
 
+def _requests(count: int) -> str:
+    return "1 request is" if count == 1 else f"{count} requests are"
+
+
 def _addresses(stage: Stage) -> str:
     first = stage.service.replicas[0].url
     bearer = f"-H 'Authorization: Bearer {stage.reader_token}'"
@@ -176,7 +190,7 @@ def _addresses(stage: Stage) -> str:
             f"  curl {bearer} {first}/api/v1/requests?status=merged",
             *(f"  curl {replica.url}/metrics" for replica in stage.service.replicas),
             f"  curl {first}/openapi.json",
-            f"  . {stage.folder}/environment && gitlab-sync batches list   # the command line, beside the service",
+            f"  . {stage.folder}/environment && gitlab-sync batches list",
             f"  less {stage.folder}/*.log",
             "",
         ]

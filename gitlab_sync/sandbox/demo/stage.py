@@ -1,4 +1,4 @@
-"""Sets the stage: database, simulator, projects, two replicas, webhooks; and strikes it, whatever has happened.
+"""Sets the stage (database, simulator, projects, two replicas, webhooks) and strikes it, come what may.
 
 Everything listens on loopback and lives in one temporary folder. The order matters: the replicas need the
 simulator's address, the webhooks need theirs.
@@ -37,7 +37,7 @@ from gitlab_sync.setting_values import parse_database_url
 REPLICA_NAMES: Final = ("replica A", "replica B")
 DEVELOPER, MAINTAINER = 30, 40
 # Short, so that a poll and a webhook of the same merge are really neck and neck.
-TIMES: Final = {"ROUND_INTERVAL_S": "0.3", "POLL_INTERVAL_S": "1.0", "MERGE_CHECK_S": "0.4"}
+TIMES: Final = {"ROUND_INTERVAL_S": "0.3", "POLL_INTERVAL_S": "1.0", "MERGE_CHECK_S": "0.6"}
 
 Tell = Callable[[str], None]
 

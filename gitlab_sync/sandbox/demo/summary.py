@@ -1,8 +1,8 @@
-"""Counts what came of a run, from witnesses that do not know each other, and says whether one can believe it.
+"""Counts what came of a run, from independent witnesses, and says whether one can believe it.
 
-The service says where each request stands; the database which path settled each batch and whether the invariants
-hold; the replicas how many races were lost; the simulated GitLab how many merge requests and pipelines there were
-and what is in the target branches.
+The service says where each request stands; the database which path settled each batch and whether the
+invariants hold; the replicas how many races were lost; the simulated GitLab how many merge requests and
+pipelines there were and what is in the target branches.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _hooks(stage: Stage) -> dict[str, int]:
     return {
         "delivered": sum(one["outcome"] == "delivered" for one in deliveries),
         "lost on purpose": sum(one["outcome"] == "dropped_by_fault" for one in deliveries),
-        "of them sent twice": sum(one["copy_of"] is not None for one in deliveries),
+        "of these sent twice": sum(one["copy_of"] is not None for one in deliveries),
     }
 
 

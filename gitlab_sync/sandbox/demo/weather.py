@@ -1,7 +1,7 @@
 """How well the simulated GitLab's webhooks travel: prompt, late, or not at all; always with seeded mishaps.
 
-The same seed gives the same mishaps for the same events. The demo changes the weather between waves of requests, so
-that webhooks and poller both win and both lose.
+The same seed gives the same mishaps for the same events. The demo changes the weather between waves of
+requests, so that webhooks and poller both win and both lose.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ LOST_SHARE: Final = 0.15
 DOUBLED_SHARE: Final = 0.25
 PROMPT_S: Final = 0.01
 LATE_S: Final = 0.45
+MERGE_S: Final = 0.15
+
+
+# From GitLab's look at a merge request to its answer's arrival. A simulator next door answers in no time, and
+# two replicas would hardly ever meet.
+ANSWER_S: Final = 0.12
 
 
 class Weather(StrEnum):
@@ -29,12 +35,20 @@ class Weather(StrEnum):
 
 FORECAST: Final = (
     Weather.PROMPT,
-    Weather.LATE,
     Weather.PROMPT,
+    Weather.LATE,
     Weather.SILENT,
+    Weather.PROMPT,
+    Weather.PROMPT,
     Weather.LATE,
     Weather.PROMPT,
 )
+
+
+def make_climate(control: SimControl) -> None:
+    """What holds all the time: merges and answers take as long as those of a real instance."""
+    control.set_timings(merge_s=MERGE_S)
+    control.add_fault("delay", method="GET", path=r"/merge_requests/\d+$", place="after", delay_s=ANSWER_S)
 
 
 def make_weather(control: SimControl, weather: Weather, wave: int) -> None:

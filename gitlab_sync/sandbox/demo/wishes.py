@@ -1,7 +1,7 @@
-"""The requests of the demo: what a portal of a platform team would ask for, and how to see that it has landed.
+"""The requests of the demo: what a platform team's portal would ask for, and how to see that it landed.
 
-Three kinds in turn, so that a merge request mixes them: a file of one's own, an entry in a shared YAML document, an
-item in a shared list. Pure.
+Three kinds in turn, so that a merge request mixes them: a file of one's own, an entry in a shared YAML
+document, an item in a shared list. Pure.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _monitored_name(number: int) -> Wish:
     )
 
 
-def _wish(  # noqa: PLR0913 - a request has that many members
+def _wish(
     partition: str, who: str, target: str, what: str, edit: dict[str, Any], is_in: Callable[[Files], bool]
 ) -> Wish:
     body = {
