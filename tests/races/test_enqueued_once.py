@@ -14,19 +14,17 @@ from gitlab_sync.context import Context
 from gitlab_sync.errors import KeyReused, StaleWrite, TwinInFlight
 from gitlab_sync.model import NewRequest, OperationId
 from gitlab_sync.moves import retry
-from gitlab_sync.settlement import Ending, settle
-from gitlab_sync.states import BatchStatus, Via
-from gitlab_sync.verdict import MemberFate
+from gitlab_sync.settlement import settle
+from gitlab_sync.states import Via
 from tests.conftest import MakeConnection
 from tests.support.barriers import LockWatch, Seen, StopAt, at_once, beside
 from tests.support.engine import enqueue, new_request, require_no_violations
 from tests.support.guards import weaken_key, weaken_statement
-from tests.support.replicas import claimed, replicas
+from tests.support.replicas import MEMBERS_FAIL, claimed, replicas
 from tests.support.tables import count
 
 TWINS: Final = 12
 ONCE: Final = {SubmitAnswer.NEW: 1, SubmitAnswer.REPEATED: TWINS - 1}
-SENT_TO_FAILED: Final = Ending(BatchStatus.FAILED, "pipeline_failed", members=MemberFate.FAIL)
 
 KEYS: Final = (
     ("idempotency_record", "uk_request_id"),
@@ -174,7 +172,7 @@ async def test_one_key_with_two_bodies_at_once_takes_one_and_refuses_the_other(d
 async def failed_operation(ctx: Context) -> OperationId:
     """A request whose round failed for good."""
     (operation_id,) = await enqueue(ctx, 1)
-    await settle(ctx, await claimed(ctx), SENT_TO_FAILED, via=Via.POLLER)
+    await settle(ctx, await claimed(ctx), MEMBERS_FAIL, via=Via.POLLER)
     return operation_id
 
 

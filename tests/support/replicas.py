@@ -7,26 +7,43 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, cast
 
 from gitlab_sync.context import Context
+from gitlab_sync.errors import OutcomeUnknown
 from gitlab_sync.gateway import GitLabGateway
-from gitlab_sync.model import BatchId, BatchRow, BranchInfo, MergeRequestInfo, Partition, ProjectId
+from gitlab_sync.model import (
+    BatchId,
+    BatchRow,
+    BranchInfo,
+    CommitInfo,
+    MergeRequestInfo,
+    Partition,
+    ProjectId,
+)
 from gitlab_sync.points import FaultPoints
 from gitlab_sync.rounds import RoundReport, RoundResult, claim
 from gitlab_sync.settlement import Ending
 from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.store import batches
+from gitlab_sync.verdict import MemberFate
 from tests.support.engine import PARTITION, engine_context
 
 PROJECT: Final = ProjectId(1)
 BASE: Final = "a" * 40
 LANDED: Final = Ending(BatchStatus.SUCCEEDED, "merged", landed_sha="b" * 40)
-FAILED: Final = Ending(BatchStatus.FAILED, "pipeline_failed")
+FAILED: Final = Ending(BatchStatus.FAILED, "pipeline_failed")  # members go back to the queue
+MEMBERS_FAIL: Final = Ending(BatchStatus.FAILED, "pipeline_failed", members=MemberFate.FAIL)
 
 
 class StillGitLab:
-    """A GitLab whose target branch never moves and that holds nothing of ours; more must not be asked."""
+    """A GitLab whose target branch never moves, that is empty and takes nothing; more must not be asked."""
 
-    async def branch(self, project_id: ProjectId, branch: str) -> BranchInfo:
-        return BranchInfo(branch, BASE, (), "")
+    async def branch(self, project_id: ProjectId, branch: str) -> BranchInfo | None:
+        return None if branch.startswith("gitlab-sync/") else BranchInfo(branch, BASE, (), "")
+
+    async def existing_paths(self, project_id: ProjectId, ref: str, paths: Sequence[str]) -> frozenset[str]:
+        return frozenset()
+
+    async def create_commit(self, project_id: ProjectId, **commit: Any) -> CommitInfo:
+        raise OutcomeUnknown("the answer to the commit is lost")
 
     async def merge_requests_of_branch(
         self, project_id: ProjectId, branch: str
