@@ -178,6 +178,7 @@ class BatchRow:
     mr_iid: MrIid | None
     mr_url: str | None
     pipeline_id: int | None
+    published_at: datetime | None
     merge_asked_at: datetime | None
     landed_sha: str | None
     reason_code: str | None

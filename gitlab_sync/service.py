@@ -31,7 +31,7 @@ from gitlab_sync.janitor import sweep_up
 from gitlab_sync.looks import Looks
 from gitlab_sync.model import BatchId
 from gitlab_sync.poller import take_due
-from gitlab_sync.rounds import RoundResult, run_round
+from gitlab_sync.rounds import RoundReport, RoundResult, run_round
 from gitlab_sync.states import Via
 from gitlab_sync.store import probes, requests
 
@@ -96,12 +96,12 @@ class Engine:
         """End an active batch; a merged one settles as landed. Raises NotFound or StaleWrite(present)."""
         await ending.fail_batch(self.ctx, batch_id, version=version, actor=actor)
 
-    async def run_round(self, partition_key: str) -> RoundResult:
-        """A round by hand; a claimed batch is published in the background."""
+    async def run_round(self, partition_key: str) -> RoundReport:
+        """One round now; a claimed batch is published in the background. Raises NotFound."""
         report = await run_round(self.ctx, partition_key, via=Via.OPERATOR)
         if report.result is RoundResult.CLAIMED and report.batch_id is not None:
             self._looks.want(report.batch_id, Via.POLLER)
-        return report.result
+        return report
 
     def ready(self) -> Readiness:
         """Whether this replica should get traffic; GitLab has no say in it."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from gitlab_sync.context import Context
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness
 from gitlab_sync.model import BatchId
+from gitlab_sync.rounds import RoundReport
 
 
 class EnginePort(Protocol):
@@ -21,6 +22,9 @@ class EnginePort(Protocol):
 
     def wake(self, batch_id: BatchId) -> None:
         """Look at a batch at once instead of at its next check."""
+
+    async def run_round(self, partition_key: str) -> RoundReport:
+        """One round now; a claimed batch is published in the background. Raises NotFound."""
 
     async def accept_delivery(self, delivery: Delivery) -> DeliveryAnswer:
         """Remember a delivery and move its batch's next check forward; raises the database's errors."""

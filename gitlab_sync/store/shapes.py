@@ -78,6 +78,7 @@ def batch_row(row: Row) -> BatchRow:
         mr_iid=None if row["mr_iid"] is None else MrIid(row["mr_iid"]),
         mr_url=row["mr_url"],
         pipeline_id=row["pipeline_id"],
+        published_at=row["published_at"],
         merge_asked_at=row["merge_asked_at"],
         landed_sha=text_of(row["landed_sha"]),
         reason_code=text_of(row["reason_code"]),

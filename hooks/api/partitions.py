@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from gitlab_sync import pausing, queries, rounds
-from gitlab_sync.rounds import RoundResult, partition_of
-from gitlab_sync.states import Via
+from gitlab_sync import pausing, queries
+from gitlab_sync.rounds import partition_of
 from hooks.api.bodies import SMALL_LIMITS, json_body, optional_body, require_model
 from hooks.api.cursors import refuse_unknown
 from hooks.api.incoming import EmptyIn, PauseIn
@@ -26,10 +25,7 @@ async def run_round(call: Call) -> Response:
     """One round now, beside whatever the scheduler does. The result says what it came to."""
     key = _key(call)
     await optional_body(call.request, EmptyIn)
-    report = await rounds.run_round(call.engine.ctx, key, via=Via.OPERATOR)
-    if report.result is RoundResult.CLAIMED and report.batch_id is not None:
-        call.engine.wake(report.batch_id)
-    return json_answer(round_out(report))
+    return json_answer(round_out(await call.engine.run_round(key)))
 
 
 async def pause(call: Call) -> Response:

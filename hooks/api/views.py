@@ -175,7 +175,12 @@ def _member(row: FormerMember) -> MemberOut:
 
 
 def _timeline(row: BatchRow) -> list[MomentOut]:
-    moments = (("claimed", row.created_at), ("merge_asked", row.merge_asked_at), ("settled", row.settled_at))
+    moments = (
+        ("claimed", row.created_at),
+        ("published", row.published_at),
+        ("merge_asked", row.merge_asked_at),
+        ("settled", row.settled_at),
+    )
     return [MomentOut(event=event, at=rfc3339(at)) for event, at in moments if at is not None]
 
 

@@ -52,7 +52,7 @@ CREATE TABLE operation (
   action           TINYINT        NOT NULL,
   subject_id       VARBINARY(255) NOT NULL,
   target_key       VARBINARY(255) NOT NULL,
-  edits            JSON           NOT NULL,
+  edits            LONGTEXT       NOT NULL,
   title            VARBINARY(1020) NOT NULL,
   requested_by     VARBINARY(255) NOT NULL,
   priority         INT            NOT NULL DEFAULT 0,

@@ -15,7 +15,7 @@ VALUES
 -- One batch with its recorded facts; the deadline is judged by the database's clock.
 -- index: merge_batch.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
-       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.merge_asked_at, b.landed_sha, b.reason_code, b.reason_text,
+       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.landed_sha, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,

@@ -54,7 +54,7 @@ async def test_requests_are_accepted_while_gitlab_is_away_and_land_when_it_is_ba
     async with replica(simulator, database_url) as one:
         simulator.control.add_fault("status", path="^/api/v4/", status=503)
         await enqueue(one.ctx, 5)
-        assert await one.engine.run_round(PARTITION) is RoundResult.GITLAB_UNAVAILABLE
+        assert (await one.engine.run_round(PARTITION)).result is RoundResult.GITLAB_UNAVAILABLE
         assert (await list_batches(one.ctx, BatchFilter())).entries == ()
         assert one.engine.ready().is_ready
         simulator.control.clear_faults()

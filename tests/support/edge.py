@@ -18,6 +18,7 @@ from gitlab_sync.context import Context
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
 from gitlab_sync.model import BatchId, Partition
 from gitlab_sync.points import FaultPoints
+from gitlab_sync.rounds import RoundReport
 from gitlab_sync.setting_values import Address
 from gitlab_sync.settings import PREFIX, load_settings
 from gitlab_sync.telemetry import Metrics
@@ -69,6 +70,9 @@ class StandInEngine:
 
     def wake(self, batch_id: BatchId) -> None:
         raise AssertionError(f"nobody should wake batch {batch_id} here")
+
+    async def run_round(self, partition_key: str) -> RoundReport:
+        raise AssertionError(f"nobody should run a round of {partition_key} here")
 
     async def accept_delivery(self, delivery: Delivery) -> DeliveryAnswer:
         self.deliveries.append(delivery)

@@ -41,6 +41,7 @@ RUNNING = BatchRow(
     mr_iid=MrIid(3),
     mr_url=None,
     pipeline_id=None,
+    published_at=None,
     merge_asked_at=None,
     landed_sha=None,
     reason_code=None,
