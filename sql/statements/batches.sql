@@ -102,12 +102,12 @@ SET b.project_id = %(project_id)s, b.mr_iid = %(mr_iid)s, b.mr_url = %(mr_url)s,
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.mr_iid IS NULL;
 
 -- name: batch_record_pipeline_if_active
--- The pipeline that counts, as last seen. Guard: the status and version as read.
+-- The pipeline that counts, as last seen. Guard: active, the status and version as read.
 -- index: merge_batch.PRIMARY
 UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.pipeline_id = %(pipeline_id)s, b.version = b.version + 1, b.attempt_token = %(token)s,
     b.updated_at = UTC_TIMESTAMP(6)
-WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.version = %(version)s;
+WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.status IN (1, 4) AND b.version = %(version)s;
 
 -- name: batch_record_merge_asked_if_running
 -- Written before GitLab is asked to merge. Guard: running, version as read.
