@@ -1,4 +1,4 @@
-"""The three state machines, every pair of statuses: written out here a second time, as the design draws them."""
+"""The three state machines, every pair of statuses: written out a second time, as the design draws them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BINDING = {
     "CLOSED": "PENDING",
     "REMOVED": "PENDING",
 }
-STARTS = {
+STARTS: dict[Action, set[str | None]] = {
     Action.APPLY: {None, "REJECTED", "CLOSED", "REMOVED"},
     Action.AMEND: {"ACTIVE"},
     Action.REMOVE: {"ACTIVE"},
@@ -125,7 +125,7 @@ def test_a_relation_moves_along_its_edges_only(before: BindingStatus, after: Bin
 def test_a_terminal_batch_has_no_way_out_and_no_slot() -> None:
     """Active and terminal share nothing and leave nothing out."""
     assert not ACTIVE_BATCH & TERMINAL_BATCH
-    assert ACTIVE_BATCH | TERMINAL_BATCH == set(BatchStatus)
+    assert set(BatchStatus) == ACTIVE_BATCH | TERMINAL_BATCH
     assert {name for name, ways in BATCH.items() if not ways} == {one.name for one in TERMINAL_BATCH}
 
 
