@@ -35,7 +35,7 @@ RUNNING, BLOCKED = BatchStatus.RUNNING, BatchStatus.BLOCKED
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A guarded write by somebody who has seen the batch in `seen`: it may move no batch in another status."""
+    """A guarded write by somebody who saw the batch in `seen`: it may move no batch in another status."""
 
     name: str
     seen: BatchStatus
