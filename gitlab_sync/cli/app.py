@@ -14,6 +14,7 @@ from gitlab_sync.cli import (
     config,
     doctor,
     migrate,
+    outbox,
     partitions,
     requests,
     rounds,
@@ -40,6 +41,7 @@ app.command("submit")(submit.submit)
 app.add_typer(requests.app, name="requests")
 app.add_typer(batches.app, name="batches")
 app.add_typer(partitions.app, name="partitions")
+app.add_typer(outbox.app, name="outbox")
 app.command("round")(rounds.run_round)
 app.command("reconcile")(rounds.reconcile)
 app.command("doctor")(doctor.doctor)
@@ -60,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _options(
     *,
     version: Annotated[

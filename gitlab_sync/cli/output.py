@@ -46,7 +46,11 @@ def say_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, empt
         table.add_column(heading, no_wrap=not is_last, overflow="fold" if is_last else "ellipsis")
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
-    _console().print(table)
+    console = _console()
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
 
 
 def say_facts(facts: Mapping[str, object]) -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gitlab_sync.queries import BatchView, PartitionView, RequestView
     from gitlab_sync.rounds import RoundReport
     from gitlab_sync.store.batches import FormerMember
+    from gitlab_sync.store.outbox import Letter
     from gitlab_sync.store.views import BatchSummary
 
 Json = dict[str, Any]
@@ -83,6 +84,23 @@ def round_json(report: RoundReport) -> Json:
         "batch": report.batch_id,
         "members": report.members,
         "detail": report.detail,
+    }
+
+
+def letter_json(letter: Letter) -> Json:
+    """One notification that is not delivered."""
+    return {
+        "id": letter.id,
+        "delivery_id": f"msg_{letter.id}",
+        "type": letter.event,
+        "subject": letter.subject,
+        "data": letter.payload,
+        "attempts": letter.attempts,
+        "refusals": letter.refusals,
+        "last_error": letter.last_error,
+        "created_at": moment(letter.created_at),
+        "next_attempt_at": None if letter.dead_at else moment(letter.next_attempt_at),
+        "dead_at": moment(letter.dead_at),
     }
 
 

@@ -41,6 +41,7 @@ class Child:
         self.name = name
         self.log = log
         self._guarded = start_guarded(command, log, folders, environ)
+        self._is_dismissed = False
 
     @property
     def pid(self) -> int:
@@ -75,7 +76,9 @@ class Child:
             process.kill()
             return process.wait()
         finally:
-            self._guarded.dismiss()
+            if not self._is_dismissed:
+                self._is_dismissed = True
+                self._guarded.dismiss()
 
     def last_words(self) -> str:
         """The end of its log, for people."""

@@ -32,7 +32,7 @@ class Pace:
 
 
 QUICK: Final = Pace(pipeline_s=0.8, wave_gap_s=1.3)
-WATCHABLE: Final = Pace(pipeline_s=2.5, wave_gap_s=3.5)
+WATCHABLE: Final = Pace(pipeline_s=2.0, wave_gap_s=2.5)
 
 
 def pace_of(ending: Ending) -> Pace:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -175,6 +176,12 @@ class _Demo:
             self._screen.say("Stopping everything …")
 
 
+def _command() -> str:
+    """The command line of this installation, as short as it can be typed."""
+    command = Path(sys.executable).with_name("gitlab-sync")
+    return f"{command.relative_to(Path.cwd())}" if command.is_relative_to(Path.cwd()) else f"{command}"
+
+
 def _requests(count: int) -> str:
     return "1 request is" if count == 1 else f"{count} requests are"
 
@@ -190,7 +197,7 @@ def _addresses(stage: Stage) -> str:
             f"  curl {bearer} {first}/api/v1/requests?status=merged",
             *(f"  curl {replica.url}/metrics" for replica in stage.service.replicas),
             f"  curl {first}/openapi.json",
-            f"  . {stage.folder}/environment && gitlab-sync batches list",
+            f"  . {stage.folder}/environment && {_command()} batches list",
             f"  less {stage.folder}/*.log",
             "",
         ]
