@@ -155,7 +155,8 @@ async def gauges(ctx: Context) -> GaugeSnapshot:
     pending = await ctx.db.read(
         "outbox_pending", lambda session: outbox.count_pending(session, COUNTED_PENDING)
     )
-    return GaugeSnapshot(tuple(_gauges_of(stand) for stand in stands), pending)
+    dead = await ctx.db.read("outbox_dead", lambda session: outbox.count_dead(session, COUNTED_PENDING))
+    return GaugeSnapshot(tuple(_gauges_of(stand) for stand in stands), pending, dead)
 
 
 def _gauges_of(stand: PartitionView) -> PartitionGauges:

@@ -60,6 +60,7 @@ class Engine:
         self.ctx = ctx
         self._roles = frozenset(roles)
         self._looks = Looks(ctx)
+        self._courier = outbox.Courier(ctx)
         self._stop = asyncio.Event()
         self._database_seen_at = time.monotonic()
         self._gauges_at = 0.0
@@ -75,6 +76,7 @@ class Engine:
             await stop.wait()
             await _end(running)
             await self._looks.drain(DRAIN_S)
+            await self._courier.aclose()
 
     def wake(self, batch_id: BatchId) -> None:
         """Look at a batch at once instead of at its next check."""
@@ -172,8 +174,7 @@ class Engine:
         self.ctx.metrics.poller_succeeded()
 
     async def _outbox_step(self) -> None:
-        while not self._stop.is_set() and await outbox.deliver_due(self.ctx) >= outbox.CHUNK:
-            pass
+        await self._courier.deliver_due(self._stop)
 
     async def _janitor_step(self) -> None:
         await sweep_up(self.ctx, self._stop)

@@ -99,6 +99,7 @@ class GaugeSnapshot:
 
     partitions: tuple[PartitionGauges, ...]
     outbox_pending: int
+    outbox_dead: int = 0
 
 
 class Metrics:
@@ -172,6 +173,7 @@ class Metrics:
         for entry in snapshot.partitions:
             self._set_partition(entry)
         self._outbox_pending.set(snapshot.outbox_pending)
+        self._outbox_dead.set(snapshot.outbox_dead)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition that `accept` asks for (classic text or OpenMetrics) and its content type."""
@@ -252,3 +254,4 @@ class Metrics:
         )
         self._blocked = gauge("blocked_batches", "Batches that wait for a person.", "partition", "reason")
         self._outbox_pending = gauge("outbox_pending", "Notifications not delivered yet.")
+        self._outbox_dead = gauge("outbox_dead", "Notifications given up, until somebody replays them.")

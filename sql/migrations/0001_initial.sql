@@ -183,9 +183,14 @@ CREATE TABLE outbox (
   last_error       VARCHAR(1000)  NULL,
   created_at       DATETIME(6)    NOT NULL,
   delivered_at     DATETIME(6)    NULL,
+  dead_at          DATETIME(6)    NULL,
+  refusals         INT            NOT NULL DEFAULT 0,
+  stream           VARBINARY(120) GENERATED ALWAYS AS (SUBSTRING_INDEX(subject, ':', 2)) STORED,
   PRIMARY KEY (id),
   UNIQUE KEY uk_subject_event (subject, event),
-  KEY ix_outbox_due (delivered_at, next_attempt_at, id)
+  KEY ix_outbox_due (delivered_at, dead_at, next_attempt_at, id),
+  KEY ix_outbox_stream (stream, delivered_at, dead_at, id),
+  CONSTRAINT ck_outbox_ended CHECK (delivered_at IS NULL OR dead_at IS NULL)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 CREATE TABLE partition_pause (

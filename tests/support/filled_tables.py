@@ -122,13 +122,14 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
     },
     "outbox": {
         "id": "s.n",
-        "subject": "CONCAT('request:', s.n, ':1')",
+        "subject": "CONCAT('request:', s.n DIV 2, ':', 1 + s.n MOD 2)",
         "event": "'request.merged'",
         "operation_id": _ID,
         "payload": "'{}'",
         "next_attempt_at": _PAST,
         "created_at": _PAST,
         "delivered_at": "CASE WHEN s.n MOD 10 = 0 THEN NULL ELSE UTC_TIMESTAMP(6) - INTERVAL s.n SECOND END",
+        "dead_at": f"CASE WHEN s.n MOD 50 = 0 THEN {_PAST} END",
     },
     "partition_pause": {
         "partition_key": "CONCAT('p', s.n)",

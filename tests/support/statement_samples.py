@@ -27,6 +27,9 @@ COMMON: Final[dict[str, Any]] = {
     "action": 1,
     "actor": "somebody",
     "after": 2,
+    "after_dead_at": "1970-01-01 00:00:00.000000",
+    "after_id": 1,
+    "after_next_attempt_at": "1970-01-01 00:00:00.000000",
     "base_sha": "a" * 40,
     "batch_id": 1,
     "before": 1,
@@ -74,6 +77,7 @@ COMMON: Final[dict[str, Any]] = {
     "subject_id": "user:0",
     "target_key": "target-0",
     "token": _id(0),
+    "until": "2100-01-01 00:00:00.000000",
     "version": 3,
     "via": "poller",
     "wait_s": 1,
@@ -114,6 +118,11 @@ SPECIAL: Final[dict[str, dict[str, Any]]] = {
                 }
             ]
         )
+    },
+    "outbox_bury_if_leased": {"rows": json.dumps([{"id": 10, "refusals": 5, "text": "HTTP 410 ä"}])},
+    "outbox_park": {"rows": json.dumps([{"id": 10, "delay_us": 30_000_000}])},
+    "outbox_postpone_if_leased": {
+        "rows": json.dumps([{"id": 10, "delay_us": 5_000_000, "refusals": 1, "text": "HTTP 500 ä"}])
     },
     "pause_insert": {"partition_key": "p19"},
     "request_insert_moved": {"token": _id(395)},
