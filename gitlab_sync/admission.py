@@ -239,7 +239,6 @@ async def _repeated_or_raise(ctx: Context, order: _Submit) -> Submitted:
 
 async def _by_operation_ids(ctx: Context, order: _Submit) -> Submitted | None:
     """REPEATED if every operation exists with this content; None: none exists. Raises OperationExists."""
-
     found = await ctx.db.read("operations", lambda session: operations.get_many(session, order.operation_ids))
     rows = {row.operation_id: row for row in found}
     if not rows:
@@ -256,5 +255,6 @@ def _is_same(request: NewRequest, row: OperationRow) -> bool:
     return (
         (request.partition, request.subject, request.target) == (row.partition_key, row.subject, row.target)
         and (request.action, request.title, request.expires_at) == (row.action, row.title, row.expires_at)
+        and (request.requested_by, request.priority) == (row.requested_by, row.priority)
         and request.edits == row.edits
     )
