@@ -40,7 +40,12 @@ def batch_json(summary: BatchSummary) -> Json:
 def batch_detail_json(view: BatchView) -> Json:
     """One batch, whole."""
     row = view.batch
-    moments = (("claimed", row.created_at), ("merge_asked", row.merge_asked_at), ("settled", row.settled_at))
+    moments = (
+        ("claimed", row.created_at),
+        ("published", row.published_at),
+        ("merge_asked", row.merge_asked_at),
+        ("settled", row.settled_at),
+    )
     return {
         **_batch(row, len(view.members)),
         "policy": row.policy,
