@@ -120,6 +120,13 @@ class LockWatch:
         """Return once the server shows a lock wait; fail if `task` ends before."""
         assert await self.done_or_waiting(task) is Seen.WAITING, "it ended without waiting for anybody"
 
+    async def until_waiters(self, wanted: int) -> None:
+        """Return once as many transactions wait for row locks."""
+        deadline = time.monotonic() + LIMIT_S
+        while (present := self.waiting()) < wanted:
+            assert time.monotonic() < deadline, f"{present} instead of {wanted} wait"
+            await asyncio.sleep(LOOK_AGAIN_S)
+
     def _value(self, query: str) -> str:
         with self._connection.cursor() as cursor:
             cursor.execute(query)
