@@ -92,6 +92,8 @@ INVARIANTS: Final = (
     "invariant_request_matches_operation",
     "invariant_operation_has_request",
     "invariant_binding_follows_operation",
+    "invariant_one_row_for_each_relation",
+    "invariant_operation_holds_relation",
     "invariant_audit_is_complete",
     "invariant_audit_is_a_chain",
     "invariant_landed_once",

@@ -54,6 +54,23 @@ WHERE o.id IS NULL
    OR (b.status = 3) <> (o.status = 5)
    OR (b.status IN (2, 6, 7) AND b.active_operation_id IS NULL);
 
+-- name: invariant_one_row_for_each_relation
+-- I5: a relation has one row, also where its UNIQUE key is missing.
+-- index: binding.uk_relation
+SELECT CONCAT(MIN(b.id)) AS subject, CONCAT(COUNT(*), ' rows for one subject and target') AS detail
+FROM binding b FORCE INDEX (uk_relation)
+GROUP BY b.subject_id, b.target_key
+HAVING COUNT(*) > 1;
+
+-- name: invariant_operation_holds_relation
+-- I5: an operation in flight or waiting for recovery is the one that its relation names: nobody has overwritten it.
+-- index: operation.ix_operation_status_updated, binding.uk_relation
+SELECT LOWER(HEX(o.operation_id)) AS subject, CONCAT('operation is ', o.status, ', its relation names another one') AS detail
+FROM operation o FORCE INDEX (ix_operation_status_updated)
+  LEFT JOIN binding b FORCE INDEX (uk_relation)
+    ON b.subject_id = o.subject_id AND b.target_key = o.target_key AND b.operation_id = o.operation_id
+WHERE o.status IN (1, 2, 3, 5) AND b.id IS NULL;
+
 -- name: invariant_audit_is_complete
 -- I6: an operation's version is the number of its moves.
 -- index: operation_audit.uk_audit

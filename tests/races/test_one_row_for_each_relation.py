@@ -11,6 +11,7 @@ import pytest
 from gitlab_sync.admission import Submitted, submit
 from gitlab_sync.context import Context
 from gitlab_sync.errors import RelationBusy
+from gitlab_sync.invariants import find_violations
 from gitlab_sync.model import Approval
 from gitlab_sync.moves import close, reject
 from gitlab_sync.settlement import settle
@@ -64,9 +65,10 @@ async def test_without_its_unique_key_a_relation_gets_several_rows(
     weaken_key(connect(), "binding", "uk_relation")
     async with replicas(database_url) as contexts:
         answers = await submit_rivals(contexts)
-    with pytest.raises(AssertionError):
-        require_one_winner(connect(), answers)
-    assert count(connect(), "binding") > 1
+        with pytest.raises(AssertionError):
+            require_one_winner(connect(), answers)
+        broken = {violation.invariant for violation in await find_violations(contexts[0].db)}
+    assert "invariant_one_row_for_each_relation" in broken
 
 
 async def rejected(ctx: Context) -> None:
@@ -168,3 +170,6 @@ async def test_without_the_compare_and_swap_the_later_rival_overwrites_the_earli
     _, answer = await reset_behind_another(database_url, LockWatch(connect()))
     assert isinstance(answer, Submitted)
     assert count(connect(), "merge_batch_request") == 2
+    async with replicas(database_url, count=1) as (ctx,):
+        broken = {violation.invariant for violation in await find_violations(ctx.db)}
+    assert broken == {"invariant_operation_holds_relation"}
