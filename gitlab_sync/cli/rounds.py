@@ -23,7 +23,7 @@ Looked = list[tuple[BatchId, Via, "Reconciled"]]
 
 
 def run_round(
-    partition: Annotated[str, typer.Argument(help="A key of the partitions file.")],
+    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="A key of the partitions file.")],
     *,
     as_json: JsonOption = False,
 ) -> None:

@@ -43,7 +43,7 @@ class Entry:
 
 def submit(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE.yaml…", help="Files with one request or a list each.")
+        list[Path], typer.Argument(metavar="FILE.yaml", help="Files with one request or a list each.")
     ],
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until each has landed or failed.")] = False,
