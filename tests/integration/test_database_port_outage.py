@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from gitlab_sync.db import Session, database
+from gitlab_sync.db import Database, Session, database
 from gitlab_sync.db.pool import Pool
 from gitlab_sync.errors import DatabaseError, DatabaseUnavailable
 from gitlab_sync.migrate import migrate
@@ -17,6 +17,7 @@ from gitlab_sync.sandbox.database import Durability, Flavour, PrivateServer
 from gitlab_sync.setting_values import Tls, parse_database_url
 from tests.conftest import MakePrivateServer
 from tests.support.port import add_pause, ask, hold, pauses, port_on
+from tests.support.road import until
 from tests.support.servers import RunningServer
 
 NAME = "outage"
@@ -47,9 +48,7 @@ async def test_a_service_outlives_its_database(
             patience.setattr(database, "STATEMENT_LIMIT_S", 0.1)
             patience.setattr(db.pool, "_connect_limit_s", 0.1)
             server.pause()
-            with pytest.raises(DatabaseUnavailable):
-                while True:  # a stop signal needs a moment to reach every thread
-                    await db.read("read", lambda session: ask(session, "1"))
+            await until(lambda: is_away(db), "a stop signal has reached every thread")
             with pytest.raises(DatabaseUnavailable):
                 await db.transaction("write", lambda session: add_pause(session, "frozen"))
             server.resume()
@@ -80,6 +79,15 @@ async def test_a_service_outlives_its_database(
         await hold(db, 4)
     with closing(server.connect(NAME)) as look:
         assert set(pauses(look)) == {"before", "killed", "thawed", "writer"}
+
+
+async def is_away(db: Database) -> bool:
+    """Whether a read finds the server away."""
+    try:
+        await db.read("read", lambda session: ask(session, "1"))
+    except DatabaseUnavailable:
+        return True
+    return False
 
 
 def may_not_write_past_read_only(server: PrivateServer) -> None:
