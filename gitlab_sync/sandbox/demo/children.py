@@ -6,6 +6,7 @@ Races considered:
 A  a child dies while we wait for its line: we see it and fail with the end of its log, not with a timeout.
 B  we are killed: the guard kills the child.
 C  Ctrl-C at a terminal: children have their own sessions, so only we get it and end them in order.
+D  Ctrl-C while we wait for a child to end in order: it is ended by force.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +43,7 @@ class Child:
         self.name = name
         self.log = log
         self._guarded = start_guarded(command, log, folders, environ)
+        self._is_asked = False
         self._is_dismissed = False
 
     @property
@@ -65,25 +68,34 @@ class Child:
         """None: it runs."""
         return self._guarded.process.poll()
 
+    def ask_to_end(self) -> None:
+        """Tell it to end in order, once: a second signal would end it at once. Does not wait."""
+        if not self._is_asked and self.exit_code() is None:
+            self._guarded.process.send_signal(signal.SIGTERM)
+        self._is_asked = True
+
     def stop(self) -> int:
         """End it in order, or by force if that takes too long; its exit code. Safe to call again."""
         process = self._guarded.process
         try:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            return process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
+            self.ask_to_end()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_LIMIT_S)
+        finally:  # also when a signal cuts the waiting short: the guard goes only after the child
             process.kill()
-            return process.wait()
-        finally:
-            if not self._is_dismissed:
-                self._is_dismissed = True
-                self._guarded.dismiss()
+            process.wait()
+            self._dismiss()
+        return process.returncode
 
     def last_words(self) -> str:
         """The end of its log, for people."""
         lines = self.log.read_text(errors="replace").splitlines()[-SHOWN_LINES:]
         return "\n".join(f"    {line[:300]}" for line in lines) or "    (it said nothing)"
+
+    def _dismiss(self) -> None:
+        if not self._is_dismissed:
+            self._is_dismissed = True
+            self._guarded.dismiss()
 
     def _lines(self) -> list[dict[str, Any]]:
         found = []

@@ -142,7 +142,7 @@ class _Demo:
         self._look(stage)
         while not self._progress.is_idle:
             if time.monotonic() > self._deadline:
-                raise DemoFailed(f"not everything had landed in time; look into the logs in {stage.folder}")
+                raise DemoFailed(_stuck(self._progress, stage))
             time.sleep(LOOK_S)
             self._look(stage)
 
@@ -174,6 +174,15 @@ class _Demo:
                 time.sleep(LOOK_S)
         except Stopped:
             self._screen.say("Stopping everything …")
+
+
+def _stuck(progress: Progress, stage: Stage) -> str:
+    """What was still to do when time was up, and the ends of the logs: they go with the folder."""
+    left = "; ".join(
+        f"{row.partition}: {row.waiting} waiting, at work: {row.at_work}" for row in progress.rows
+    )
+    words = "\n".join(f"{child.name} said last:\n{child.last_words()}" for child in stage.children)
+    return f"not everything had landed in time ({left}).\n{words}"
 
 
 def _command() -> str:

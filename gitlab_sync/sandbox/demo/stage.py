@@ -69,6 +69,10 @@ class Stage:
 @contextmanager
 def set_stage(options: DemoOptions, pace: Pace, tell: Tell) -> Iterator[Stage]:
     """Start everything, one thing after the other, and tell; stop everything at the end."""
+    if shutil.which("git") is None:
+        raise DemoFailed(
+            "git is missing, the simulator keeps real repositories with it: install it, try again"
+        )
     tokens, ports = Tokens(), _ports(options.port_base)
     with ExitStack() as closing:
         folder = closing.enter_context(_folder())
@@ -87,6 +91,8 @@ def set_stage(options: DemoOptions, pace: Pace, tell: Tell) -> Iterator[Stage]:
         tell(f"Two replicas of gitlab-sync run: {', '.join(f'{one.name} at {one.url}' for one in replicas)}.")
         _install_hooks(gitlab_url, tokens, replicas)
         service = closing.enter_context(Service(replicas, tokens.portal))
+        for child in children:  # both at once; each is waited for further out
+            closing.callback(child.ask_to_end)
         yield Stage(database_url, gitlab_url, control, service, (simulator, *children), folder, tokens.reader)
 
 
@@ -138,6 +144,7 @@ def _address_of(child: Child) -> str:
 @contextmanager
 def _database(tell: Tell) -> Iterator[str]:
     """The address of a database of this run on some server, migrated."""
+    tell("Looking for a database server. If MySQL has to be fetched, that takes a minute, once.")
     with open_server(durability=Durability.FAST) as server, _own_database(server) as name:
         url = server.dsn(name)
         report = migrate(parse_database_url(url))
