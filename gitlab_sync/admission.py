@@ -17,6 +17,7 @@ D  COMMIT's answer is lost: the attempt's token on the first operation tells; if
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -111,12 +112,16 @@ async def submit(
     Raises InvalidRequest (with every problem), RelationBusy, OperationExists, KeyReused, TwinInFlight.
     """
     places = pointers if pointers is not None else [f"/{index}" for index in range(len(new_requests))]
-    problems = check_requests(new_requests, ctx.partitions, places)
+    order = _Submit(tuple(new_requests), caller, idempotency)
+    # The key comes first: a repeat is answered as before, also after the partitions file has changed.
+    repeated = await _by_key(ctx, order)
+    if repeated is not None:
+        return repeated
+    # In a thread: a large list takes long to check, and other callers' answers must not wait for it.
+    problems = await asyncio.to_thread(check_requests, order.requests, ctx.partitions, places)
     if problems:
         raise InvalidRequest(problems)
-    order = _Submit(tuple(new_requests), caller, idempotency)
-    repeated = await _by_key(ctx, order)
-    return repeated or await _admit(ctx, order)
+    return await _admit(ctx, order)
 
 
 async def _admit(ctx: Context, order: _Submit) -> Submitted:

@@ -17,15 +17,23 @@ from __future__ import annotations
 
 from typing import Final
 
+from gitlab_sync import policy
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.context import Context
 from gitlab_sync.describe import branch_name, carries_marker
-from gitlab_sync.errors import GitLabError, NotFound, OutcomeUnknown, StaleWrite
+from gitlab_sync.errors import (
+    GitLabError,
+    GitLabRefused,
+    InvariantBroken,
+    NotFound,
+    OutcomeUnknown,
+    StaleWrite,
+)
 from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
 from gitlab_sync.settlement import Ending, Outcome, settle
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
 from gitlab_sync.store import batches
-from gitlab_sync.verdict import MemberFate, SettleReason
+from gitlab_sync.verdict import MemberFate, Observation, Settle, SettleReason, decide
 
 KEEP_TRYING_S: Final = 24 * 3600.0
 
@@ -45,13 +53,18 @@ async def give_up(
             ctx, batch, Ending(BatchStatus.FAILED, reason, members=members), via=via
         )
     if info.state == "merged":
-        return await settle_and_clean_up(ctx, batch, _landed(info), via=via)
+        return await settle_and_clean_up(ctx, batch, how_merged(batch, info), via=via)
     ctx.log.info("cannot end yet", batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason)
     return None
 
 
 async def settle_and_clean_up(ctx: Context, batch: BatchRow, how: Ending, *, via: Via) -> Outcome:
-    """Settle; the winner removes what is left at GitLab. LOST: the winner does."""
+    """Settle; the winner removes what is left at GitLab. LOST: the winner does.
+
+    Nobody is told that it failed while its commit is on the target branch: that one settles as landed.
+    """
+    if how.after is BatchStatus.FAILED and await _is_on_target(ctx, batch):
+        how = Ending(BatchStatus.SUCCEEDED, SettleReason.LANDED_OTHERWISE, how.reason_code, batch.head_sha)
     settled = await settle(ctx, batch, how, via=via)
     if settled.outcome is Outcome.WON and settled.present is not None:
         await clean_up(ctx, settled.present)
@@ -69,6 +82,8 @@ async def clean_up(ctx: Context, batch: BatchRow) -> None:
         if batch.status is BatchStatus.FAILED:
             await _close_late_ones(ctx, batch)
         await ctx.gitlab.delete_branch(batch.project_id, _branch(batch))
+    except GitLabRefused as error:  # it will not get better: a protected name, a project out of sight
+        ctx.log.warning("left behind", batch_id=batch.id, branch=_branch(batch), detail=str(error))
     except GitLabError as error:
         ctx.log.warning("clean-up later", batch_id=batch.id, partition=batch.partition_key, detail=str(error))
         if batch.age_s < KEEP_TRYING_S:
@@ -92,12 +107,25 @@ async def clean_up_if_settled(ctx: Context, batch_id: BatchId) -> None:
 async def fail_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> Outcome | None:
     """An operator ends a batch: closed and read again first, so it cannot contradict GitLab.
 
-    WON: settled now, perhaps as SUCCEEDED. None: GitLab is merging. Raises NotFound, StaleWrite with the
-    present state.
+    WON: settled now, perhaps as SUCCEEDED. LOST: somebody was quicker. None: GitLab is merging right now.
+    Raises NotFound, StaleWrite with the present state. A project that GitLab does not show any more cannot
+    be read: then the operator's word is enough.
     """
     batch = await _active(ctx, batch_id, version)
     ctx.log.info("operator fails batch", batch_id=batch_id, partition=batch.partition_key, actor=actor)
-    return await give_up(ctx, batch, "operator", via=Via.OPERATOR)
+    try:
+        return await give_up(ctx, batch, "operator", via=Via.OPERATOR)
+    except GitLabRefused as error:
+        if error.status != 404:
+            raise
+        unread = Ending(BatchStatus.FAILED, "operator", f"by {actor}, unread: {error}")
+        return (await settle(ctx, batch, unread, via=Via.OPERATOR)).outcome
+
+
+async def require_failed(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> None:
+    """`fail_batch` for a caller who must know that it is done; raises StaleWrite if it is not."""
+    if await fail_batch(ctx, batch_id, version=version, actor=actor) is not Outcome.WON:
+        raise _stale(await _get(ctx, batch_id))
 
 
 async def retry_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> None:
@@ -152,9 +180,26 @@ async def _close_late_ones(ctx: Context, batch: BatchRow) -> None:
             )
 
 
-def _landed(info: MergeRequestInfo) -> Ending:
-    landed_sha = info.merge_commit_sha or info.squash_commit_sha or info.sha
-    return Ending(BatchStatus.SUCCEEDED, SettleReason.MERGED, landed_sha=landed_sha, merged_at=info.merged_at)
+def how_merged(batch: BatchRow, info: MergeRequestInfo) -> Ending:
+    """What `decide` says of a merged one: the same answer for a look and for a close that came too late."""
+    verdict = decide(Observation(batch, info), policy.recorded(batch.policy))
+    if not isinstance(verdict, Settle):
+        raise InvariantBroken(f"batch {batch.id}: a merged merge request has the verdict {verdict}")
+    return Ending(
+        verdict.result,
+        verdict.reason,
+        landed_sha=verdict.landed_sha,
+        merged_at=info.merged_at,
+        members=verdict.members,
+    )
+
+
+async def _is_on_target(ctx: Context, batch: BatchRow) -> bool:
+    """Whether our commit is on the target branch, by whatever way it came there."""
+    if batch.head_sha is None or batch.project_id is None:
+        return False
+    target = str(batch.policy["target_branch"])
+    return await ctx.gitlab.contains(batch.project_id, branch=target, sha=batch.head_sha)
 
 
 def _branch(batch: BatchRow) -> str:

@@ -116,6 +116,10 @@ class GitLabGateway(Protocol):
         """Delete the branch; one that is gone already is fine."""
         ...
 
+    async def contains(self, project_id: ProjectId, *, branch: str, sha: str) -> bool:
+        """Tell whether the commit is part of the branch. False also for a commit or branch that is gone."""
+        ...
+
     async def aclose(self) -> None:
         """Let the running calls end and give the threads and connections back."""
         ...

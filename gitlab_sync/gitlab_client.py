@@ -228,6 +228,18 @@ class GitLabClient:
 
         await self._find(GitLabCall.DELETE_BRANCH, project_id, work)
 
+    async def contains(self, project_id: ProjectId, *, branch: str, sha: str) -> bool:
+        def work(own: Project) -> bool:
+            base = own.repository_merge_base([sha, branch], **_ONE_TRY)
+            return isinstance(base, dict) and base.get("id") == sha
+
+        try:
+            return await self._find(GitLabCall.MERGE_BASE, project_id, work) or False
+        except GitLabRefused as refused:
+            if refused.status != 400:  # GitLab's answer for a ref that it cannot find
+                raise
+            return False
+
     async def aclose(self) -> None:
         await self._threads.close()
 

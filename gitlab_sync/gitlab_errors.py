@@ -48,6 +48,7 @@ class GitLabCall(StrEnum):
     MERGE = "merge"
     CLOSE_MERGE_REQUEST = "close_merge_request"
     DELETE_BRANCH = "delete_branch"
+    MERGE_BASE = "merge_base"
 
     @property
     def kind(self) -> CallKind:

@@ -34,9 +34,7 @@ class Looks:
         """Look at `batch_id` soon, on behalf of `via`; the first of several wishes counts."""
         self._wanted.setdefault(batch_id, via)
         if batch_id not in self._running:
-            task = asyncio.create_task(self._serve(batch_id), name=f"look-{batch_id}")
-            self._running[batch_id] = task
-            task.add_done_callback(lambda _task: self._running.pop(batch_id, None))
+            self._running[batch_id] = asyncio.create_task(self._serve(batch_id), name=f"look-{batch_id}")
 
     async def drain(self, limit_s: float) -> None:
         """Wait for running looks to end; cancel those that take longer. Their batches stay due."""
@@ -49,9 +47,13 @@ class Looks:
         await asyncio.gather(*late, return_exceptions=True)
 
     async def _serve(self, batch_id: BatchId) -> None:
-        async with self._places:
-            while (via := self._wanted.pop(batch_id, None)) is not None:
-                await self._look(batch_id, via)
+        try:
+            async with self._places:
+                while (via := self._wanted.pop(batch_id, None)) is not None:
+                    await self._look(batch_id, via)
+        finally:
+            # In the same step as the last look at the wishes: a wish that comes later starts a new task.
+            self._running.pop(batch_id, None)
 
     async def _look(self, batch_id: BatchId, via: Via) -> None:
         """The edge of a look: a failure is told, the batch stays due."""

@@ -193,6 +193,7 @@ class BatchRow:
     age_s: float
     publish_age_s: float | None
     merge_asked_age_s: float | None = None
+    merge_asks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

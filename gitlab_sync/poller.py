@@ -20,6 +20,7 @@ from gitlab_sync.store import batches
 from gitlab_sync.store.batches import DueBatch
 
 CHUNK: Final = 50
+CLEAN_UP_CHUNK: Final = 10
 
 
 async def take_due(ctx: Context) -> list[DueBatch]:
@@ -29,6 +30,7 @@ async def take_due(ctx: Context) -> list[DueBatch]:
 
     async def work(session: Session) -> list[DueBatch]:
         due = await batches.select_due(session, CHUNK)
+        due += await batches.select_due_settled(session, CLEAN_UP_CHUNK)
         if not due:
             raise Abandon([])
         await batches.postpone_due(session, [batch.id for batch in due], ctx.settings.poll_interval_s)

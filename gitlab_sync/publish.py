@@ -25,9 +25,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from gitlab_sync import policy
 from gitlab_sync.batch_writes import confirm_batch, require_won, write_fact
-from gitlab_sync.compose import Composition, Exists, compose, paths_to_read, paths_touched
+from gitlab_sync.compose import Composition, Exists, paths_to_read, paths_touched
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.describe import (
@@ -37,17 +39,20 @@ from gitlab_sync.describe import (
     merge_request_description,
     merge_request_title,
 )
-from gitlab_sync.errors import GitLabRefused, InvariantBroken, OutcomeUnknown
+from gitlab_sync.errors import DuplicateKey, GitLabRefused, InvariantBroken, OutcomeUnknown
+from gitlab_sync.lawful import compose_lawful, folders_of
 from gitlab_sync.model import BatchRow, BranchInfo, MemberRow, MergeRequestInfo, ProjectId
-from gitlab_sync.states import OperationStatus, Via
-from gitlab_sync.store import batches, bindings, operations, outbox, requests
-from gitlab_sync.store.requests import Release
+from gitlab_sync.release import leftovers, release, suspects
+from gitlab_sync.store import batches, outbox
+
+CONTENT_REFUSALS: Final = frozenset({400, 413, 422})
 
 
 class Published(StrEnum):
     """What publishing came to."""
 
     PUBLISHED = "published"  # branch, commit and merge request exist and are recorded
+    FEWER = "fewer"  # some members left the batch: look again with the others
     NOTHING_TO_LAND = "nothing_to_land"  # every member left the batch: nothing was pushed
     ALREADY_THERE = (
         "already_there"  # the target branch holds everything that was asked for: nothing was pushed
@@ -87,7 +92,10 @@ async def _push(ctx: Context, batch: BatchRow, project_id: ProjectId) -> Publish
         return await _adopt_branch(ctx, batch, branch)
     members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
     composition = await _compose(ctx, batch, project_id, members)
-    batch, members = await _release_leftovers(ctx, batch, members, composition)
+    releases = leftovers(composition)
+    if releases:
+        await release(ctx, batch, releases)
+        return PublishReport(Published.FEWER, f"{len(releases)} of {len(members)} members left the round")
     if not members:
         return PublishReport(Published.NOTHING_TO_LAND, "every member left the round")
     if not composition.files:
@@ -100,67 +108,17 @@ async def _compose(
 ) -> Composition:
     """Read what the edits need at the recorded base and compose them.
 
-    In a thread: parsing can take long.
+    In a thread: parsing can take long. The files that stand where an edit needs a folder are read too, so
+    that such a member fails alone.
     """
     base = batch.base_sha or ""
-    there = await ctx.gitlab.existing_paths(project_id, base, paths_touched(members))
+    touched = paths_touched(members)
+    there = await ctx.gitlab.existing_paths(project_id, base, (*touched, *folders_of(touched)))
     wanted = [path for path in paths_to_read(members) if path in there]
     found = await asyncio.gather(*(ctx.gitlab.read_file(project_id, path, base) for path in wanted))
     existing: dict[str, bytes | Exists] = dict.fromkeys(there, Exists.UNREAD)
     existing |= {file.path: file.content for file in found if file is not None}
-    return await asyncio.to_thread(compose, members, existing)
-
-
-async def _release_leftovers(
-    ctx: Context, batch: BatchRow, members: Sequence[MemberRow], composition: Composition
-) -> tuple[BatchRow, list[MemberRow]]:
-    """Members that this round cannot take leave the batch, in one guarded transaction."""
-    releases = [
-        Release(
-            operation_id,
-            OperationStatus.QUEUED,
-            "deferred",
-            "waits for the next round: an earlier member touches the same path",
-        )
-        for operation_id in composition.deferred
-    ]
-    releases += [
-        Release(failure.operation_id, OperationStatus.FAILED, failure.code, failure.text)
-        for failure in composition.failed
-    ]
-    if not releases:
-        return batch, list(members)
-    await _write_releases(ctx, batch, releases)
-    gone = {release.operation_id for release in releases}
-    return await _reread(ctx, batch), [member for member in members if member.operation_id not in gone]
-
-
-async def _write_releases(ctx: Context, batch: BatchRow, releases: Sequence[Release]) -> None:
-    async def work(session: Session) -> None:
-        require_won(await batches.keep_running_if_running(session, batch))
-        taken = await requests.release_deferred(session, batch.id, releases)
-        taken += await requests.delete_failed(session, batch.id, releases)
-        moved = await operations.release_if_merging(session, batch.id, releases)
-        if not taken == moved == len(releases):
-            raise InvariantBroken(
-                f"batch {batch.id}: {len(releases)} to release, {taken} requests, {moved} operations"
-            )
-        await operations.insert_audit_of_moved(
-            session,
-            before=OperationStatus.MERGING,
-            via=Via.ROUND,
-            actor=f"batch:{batch.id}",
-            cause="released",
-            batch_id=batch.id,
-        )
-        await bindings.follow_moved(session)
-        await bindings.insert_history_of_moved(session, Via.ROUND)
-        await outbox.insert_moved(session)
-
-    await ctx.db.transaction("release", work, confirm=confirm_batch(batch))
-    for release in releases:
-        result = "deferred" if release.after is OperationStatus.QUEUED else "failed"
-        ctx.metrics.requests_moved(batch.partition_key, result)
+    return await asyncio.to_thread(compose_lawful, members, existing, policy.recorded(batch.policy))
 
 
 async def _create_commit(
@@ -180,22 +138,25 @@ async def _create_commit(
             files=composition.files,
         )
     except (OutcomeUnknown, GitLabRefused) as error:
-        return await _look_at_branch(ctx, batch, project_id, error)
+        return await _look_at_branch(ctx, batch, members, error)
     await ctx.points.hit("publish.after_commit")
     await _record_head(ctx, batch, commit.sha)
     return None
 
 
 async def _look_at_branch(
-    ctx: Context, batch: BatchRow, project_id: ProjectId, error: OutcomeUnknown | GitLabRefused
+    ctx: Context, batch: BatchRow, members: Sequence[MemberRow], error: OutcomeUnknown | GitLabRefused
 ) -> PublishReport | None:
-    """Race B: the commit may exist although the answer did not say so."""
-    branch = await ctx.gitlab.branch(project_id, _branch(batch))
+    """Race B: the commit may exist although the answer did not say so; a refused one is tried with fewer."""
+    branch = await ctx.gitlab.branch(batch.project_id or 0, _branch(batch))
     if branch is not None:
         return await _adopt_branch(ctx, batch, branch)
     if isinstance(error, OutcomeUnknown):
         return PublishReport(Published.LATER, str(error))
-    raise error
+    if error.status not in CONTENT_REFUSALS:
+        raise error
+    await release(ctx, batch, suspects(members, error))
+    return PublishReport(Published.FEWER, str(error))
 
 
 async def _adopt_branch(ctx: Context, batch: BatchRow, branch: BranchInfo) -> PublishReport | None:
@@ -222,7 +183,10 @@ async def _open_merge_request(ctx: Context, batch: BatchRow) -> PublishReport:
     if isinstance(found, PublishReport):
         return found
     await ctx.points.hit("publish.after_merge_request")
-    await _record_merge_request(ctx, batch, found)
+    try:
+        await _record_merge_request(ctx, batch, found)
+    except DuplicateKey:
+        return PublishReport(Published.FOREIGN, f"another batch recorded !{found.iid}: was GitLab restored?")
     return PublishReport(Published.PUBLISHED, found.web_url)
 
 
@@ -257,7 +221,8 @@ async def _create_merge_request(
         found = await _find_merge_request(ctx, batch, project_id)
         if found is not None:
             return found
-        # A fresh branch may be invisible for up to a minute: wait for it, the deadline ends it.
+        if isinstance(error, GitLabRefused):
+            raise
         return PublishReport(Published.LATER, str(error))
 
 

@@ -47,9 +47,10 @@ from gitlab_sync.verdict import (
     decide,
 )
 
-LOOKS: Final = 6
+LOOKS: Final = 12
 SOON_S: Final = 2.0
 AWAY_S: Final = 5.0
+REFUSED_S: Final = 60.0
 
 
 class Reconciled(StrEnum):
@@ -134,9 +135,9 @@ async def _act(ctx: Context, observation: Observation, verdict: Verdict, via: Vi
         case Unblock():
             await _unblock(ctx, batch)
             return _LookAgain.LOOK_AGAIN
-        case Settle(result=result, reason=reason, landed_sha=landed_sha):
+        case Settle(result=result, reason=reason, landed_sha=landed_sha, members=members):
             merged_at = shown.merged_at if isinstance(shown, MergeRequestInfo) else None
-            how = Ending(result, reason, landed_sha=landed_sha, merged_at=merged_at)
+            how = Ending(result, reason, landed_sha=landed_sha, merged_at=merged_at, members=members)
             return await _settle(ctx, batch, how, via)
         case GiveUp(reason=reason, members=members):
             return _step_of(await ending.give_up(ctx, batch, reason, members=members, via=via))
@@ -152,8 +153,11 @@ async def _publish(ctx: Context, batch: BatchRow, via: Via) -> _Step:
             return Reconciled.WAITING
         case Published.LATER:
             ctx.log.info("publish again later", batch_id=batch.id, detail=report.detail)
-            await _check_in(ctx, batch, SOON_S)
+            await _check_in(ctx, batch, max(SOON_S, batch.age_s / 10))
             return Reconciled.WAITING
+        case Published.FEWER:
+            ctx.log.info("publish with fewer", batch_id=batch.id, detail=report.detail)
+            return _LookAgain.LOOK_AGAIN
         case Published.FOREIGN:
             return await _block(ctx, batch, BlockReason.FOREIGN_BRANCH, report.detail)
         case Published.ALREADY_THERE:
@@ -218,7 +222,10 @@ async def _block(ctx: Context, batch: BatchRow, reason: str, text: str) -> Recon
             await outbox.insert_batch(session, batch.id, "batch.blocked")
         return affected
 
-    if await ctx.db.transaction("block", work, confirm=confirm_batch(batch)):
+    is_blocked_now = await ctx.db.transaction("block", work, confirm=confirm_batch(batch))
+    if reason == BlockReason.ACCESS_REFUSED:
+        await _check_in(ctx, batch, max(ctx.settings.poll_interval_s, REFUSED_S))
+    if is_blocked_now:
         ctx.log.warning(
             "blocked", batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
         )

@@ -24,7 +24,9 @@ base.
 
 from __future__ import annotations
 
+import math
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -186,7 +188,11 @@ async def _take_slot(session: Session, partition: Partition, project_id: Project
 async def _claim_waiting(
     ctx: Context, session: Session, partition: Partition, batch_id: BatchId, via: Via
 ) -> RoundReport:
-    waiting = await requests.select_waiting(session, partition.key, min(partition.max_batch, LARGEST_BATCH))
+    most = min(partition.max_batch, LARGEST_BATCH)
+    found = await requests.select_waiting(session, partition.key, most)
+    waiting = [
+        request.id for request in found[: take([one.rounds for one in found], most, partition.max_rounds)]
+    ]
     if not waiting:
         raise Abandon(RoundReport(RoundResult.NOTHING_WAITING))
     await ctx.points.hit("claim.after_select")
@@ -204,6 +210,30 @@ async def _claim_waiting(
         batch_id=batch_id,
     )
     return RoundReport(RoundResult.CLAIMED, batch_id, len(waiting))
+
+
+def take(rounds: Sequence[int], max_batch: int, max_rounds: int) -> int:
+    """How many of the waiting requests, in order, one batch takes; `rounds` are those each has been in.
+
+    Who was in a failed round goes into a smaller one next time, and alone into the last: only what fails
+    alone is blamed. With 100 and 3 rounds: 100, then 10, then 1. Pure.
+    """
+    taken = 0
+    most = max_batch
+    for been in rounds:
+        most = min(most, _most_after(been, max_batch, max_rounds))
+        if taken + 1 > most:
+            break
+        taken += 1
+    return taken
+
+
+def _most_after(been: int, max_batch: int, max_rounds: int) -> int:
+    """The size of a batch that a request may be in after `been` failed rounds; 1 for its last one."""
+    if been <= 0 or max_rounds <= 1:
+        return max_batch
+    left = max(0.0, 1 - been / (max_rounds - 1))
+    return max(1, math.ceil(math.pow(max_batch, left) - 1e-9))
 
 
 def _require_all(expected: int, affected: int) -> None:

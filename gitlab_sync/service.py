@@ -96,7 +96,7 @@ class Engine:
 
     async def fail_batch(self, batch_id: BatchId, version: int, actor: str) -> None:
         """End an active batch; a merged one settles as landed. Raises NotFound or StaleWrite(present)."""
-        await ending.fail_batch(self.ctx, batch_id, version=version, actor=actor)
+        await ending.require_failed(self.ctx, batch_id, version=version, actor=actor)
 
     async def run_round(self, partition_key: str) -> RoundReport:
         """One round now; a claimed batch is published in the background. Raises NotFound."""

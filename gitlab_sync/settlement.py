@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from gitlab_sync import policy
 from gitlab_sync.context import Context
@@ -31,7 +31,10 @@ from gitlab_sync.errors import InvariantBroken
 from gitlab_sync.model import BatchRow, OnFailure
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, OperationStatus, Via, require_batch_edge
 from gitlab_sync.store import batches, bindings, operations, outbox, requests
+from gitlab_sync.store.operations import RoundRule
 from gitlab_sync.verdict import MemberFate
+
+NO_LIMIT: Final = 2**31 - 1
 
 
 class Outcome(StrEnum):
@@ -136,15 +139,11 @@ async def _move_members(session: Session, batch: BatchRow, ending: Ending) -> _M
             _require_same(batch, taken, merged)
             return _Moved(merged=merged)
         case BatchStatus.FAILED:
-            max_rounds = max_rounds_of(batch, ending.members)
-            failed = await requests.delete_spent_of_batch(session, batch.id, max_rounds)
-            requeued = await requests.requeue_of_batch(session, batch.id)
+            rule = round_rule(batch, ending.members)
+            failed = await requests.delete_spent_of_batch(session, batch.id, rule.max_rounds)
+            requeued = await requests.requeue_of_batch(session, batch.id, rule.uncount)
             moved = await operations.fail_or_requeue_if_merging(
-                session,
-                batch.id,
-                max_rounds=max_rounds,
-                reason_code=ending.reason_code,
-                reason_text=ending.reason_text[:1000],
+                session, batch.id, rule, ending.reason_code, ending.reason_text[:1000]
             )
             _require_same(batch, failed + requeued, moved)
             return _Moved(failed=failed, requeued=requeued)
@@ -154,16 +153,21 @@ async def _move_members(session: Session, batch: BatchRow, ending: Ending) -> _M
             assert_never(never)
 
 
-def max_rounds_of(batch: BatchRow, fate: MemberFate) -> int:
-    """How many rounds a member may use up under the batch's policy.
-
-    0: a failed round fails its members.
-    """
+def round_rule(batch: BatchRow, fate: MemberFate) -> RoundRule:
+    """What the end of a failed round means for its members, under the policy the batch ran under."""
     ran_under = policy.recorded(batch.policy)
-    does_fail = fate is MemberFate.FAIL or (
-        fate is MemberFate.BY_POLICY and ran_under.on_failure is OnFailure.FAIL
-    )
-    return 0 if does_fail else ran_under.max_rounds
+    match fate:
+        case MemberFate.INNOCENT:
+            return RoundRule(max_rounds=NO_LIMIT, uncount=1)
+        case MemberFate.FAIL:
+            return RoundRule(max_rounds=0)
+        case MemberFate.REQUEUE:
+            return RoundRule(ran_under.max_rounds)
+        case MemberFate.BY_POLICY:
+            does_fail = ran_under.on_failure is OnFailure.FAIL
+            return RoundRule(0 if does_fail else ran_under.max_rounds)
+        case never:
+            assert_never(never)
 
 
 def _require_same(batch: BatchRow, taken: int, moved: int) -> None:

@@ -22,6 +22,7 @@ CREATE TABLE merge_batch (
   pipeline_id      BIGINT         NULL,
   published_at     DATETIME(6)    NULL,
   merge_asked_at   DATETIME(6)    NULL,
+  merge_asks       INT            NOT NULL DEFAULT 0,
   landed_sha       VARBINARY(64)  NULL,
   reason_code      VARBINARY(64)  NULL,
   reason_text      VARCHAR(1000)  NULL,

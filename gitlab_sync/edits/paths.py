@@ -15,6 +15,7 @@ from typing import Final
 
 MAX_PATH_BYTES: Final = 4096
 MAX_COMPONENT_BYTES: Final = 255
+MAX_DEPTH: Final = 32
 
 # Files that make something run, decide who must approve, or steer Git itself. A partition can add to these,
 # not lift them. `.gitignore` is not here: it changes nothing for files that are committed.
@@ -53,6 +54,8 @@ def path_problem(path: str) -> str | None:
         return f"holds the control or invisible character U+{ord(hidden):04X}; leave it out"
     if len(path.encode()) > MAX_PATH_BYTES:
         return f"is longer than {MAX_PATH_BYTES} bytes; shorten it"
+    if path.count("/") >= MAX_DEPTH:
+        return f"has more than {MAX_DEPTH} parts; use fewer folders"
     if path.startswith("/") or _DRIVE.match(path):
         return "is absolute; name the file from the root of the repository, like access/db.yaml"
     if "\\" in path:

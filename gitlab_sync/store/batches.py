@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from gitlab_sync.db import Session
+from gitlab_sync.db import Row, Session
 from gitlab_sync.model import BatchId, BatchRow, MemberRow, MrIid, OperationId, ProjectId, RequestRowId
 from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.store.shapes import batch_row, ids_json, member_row, operation_id_of, text_of
@@ -95,11 +95,17 @@ async def lock_token(session: Session, batch_id: BatchId, token: bytes) -> bool:
 
 
 async def select_due(session: Session, limit: int) -> list[DueBatch]:
-    rows = await session.rows(statement("batch_select_due"), {"limit": limit})
-    return [
-        DueBatch(BatchId(row["id"]), BatchStatus(row["status"]), bool(row["is_past_deadline"]))
-        for row in rows
-    ]
+    """Active batches that are due, locked until the transaction ends."""
+    return [_due(row) for row in await session.rows(statement("batch_select_due"), {"limit": limit})]
+
+
+async def select_due_settled(session: Session, limit: int) -> list[DueBatch]:
+    """Settled batches that are not cleaned up, locked until the transaction ends."""
+    return [_due(row) for row in await session.rows(statement("batch_select_due_settled"), {"limit": limit})]
+
+
+def _due(row: Row) -> DueBatch:
+    return DueBatch(BatchId(row["id"]), BatchStatus(row["status"]), bool(row["is_past_deadline"]))
 
 
 async def postpone_due(session: Session, batch_ids: Iterable[BatchId], check_in_s: float) -> None:

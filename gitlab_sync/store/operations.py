@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gitlab_sync.db import Session
 from gitlab_sync.model import AuditRow, BatchId, NewRequest, OperationId, OperationRow
@@ -11,6 +12,18 @@ from gitlab_sync.states import OperationStatus, Via
 from gitlab_sync.store.requests import Release, releases_json
 from gitlab_sync.store.shapes import audit_row, hex_text, operation_ids_json, operation_row, rows_json
 from sql import statement
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRule:
+    """What a failed round means for its members.
+
+    Those with `max_rounds` rounds or more are FAILED (0: all), the others wait again; `uncount` 1 takes the
+    round back from them, then with no limit on rounds.
+    """
+
+    max_rounds: int
+    uncount: int = 0
 
 
 async def insert_many(session: Session, requests: Sequence[tuple[NewRequest, OperationStatus]]) -> int:
@@ -83,11 +96,12 @@ async def land_if_merging(session: Session, batch_id: BatchId) -> int:
 
 
 async def fail_or_requeue_if_merging(
-    session: Session, batch_id: BatchId, *, max_rounds: int, reason_code: str, reason_text: str
+    session: Session, batch_id: BatchId, rule: RoundRule, reason_code: str, reason_text: str
 ) -> int:
     parameters = {
         "batch_id": batch_id,
-        "max_rounds": max_rounds,
+        "max_rounds": rule.max_rounds,
+        "uncount": rule.uncount,
         "reason_code": reason_code,
         "reason_text": reason_text,
         "token": session.token,

@@ -21,6 +21,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingRequest:
+    """A request that a claim could take, and in how many failed rounds it has been."""
+
+    id: RequestRowId
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """A member that leaves a running batch: back to QUEUED (deferred) or to FAILED with its own reason."""
 
@@ -44,11 +52,11 @@ async def select_waiting_partitions(session: Session) -> list[str]:
     return [text_of(row["partition_key"]) or "" for row in rows]
 
 
-async def select_waiting(session: Session, partition_key: str, limit: int) -> list[RequestRowId]:
+async def select_waiting(session: Session, partition_key: str, limit: int) -> list[WaitingRequest]:
     """What a claim would take, in order; takes no lock."""
     parameters = {"partition_key": partition_key, "limit": limit}
     rows = await session.rows(statement("request_select_waiting"), parameters)
-    return [RequestRowId(row["id"]) for row in rows]
+    return [WaitingRequest(RequestRowId(row["id"]), row["rounds"]) for row in rows]
 
 
 async def claim_if_waiting(session: Session, batch_id: BatchId, request_ids: Sequence[RequestRowId]) -> int:
@@ -76,8 +84,10 @@ async def delete_spent_of_batch(session: Session, batch_id: BatchId, max_rounds:
     return await session.execute(statement("request_delete_spent_of_batch"), parameters)
 
 
-async def requeue_of_batch(session: Session, batch_id: BatchId) -> int:
-    return await session.execute(statement("request_requeue_of_batch"), {"batch_id": batch_id})
+async def requeue_of_batch(session: Session, batch_id: BatchId, uncount: int) -> int:
+    """`uncount` 1: the round is taken back from each; 0: it counts."""
+    parameters = {"batch_id": batch_id, "uncount": uncount}
+    return await session.execute(statement("request_requeue_of_batch"), parameters)
 
 
 async def release_deferred(session: Session, batch_id: BatchId, releases: Sequence[Release]) -> int:

@@ -93,6 +93,7 @@ def batch_row(row: Row) -> BatchRow:
         age_s=float(row["age_us"]) / 1e6,
         publish_age_s=seconds_of(row["publish_age_us"]),
         merge_asked_age_s=seconds_of(row["merge_asked_age_us"]),
+        merge_asks=row["merge_asks"],
     )
 
 

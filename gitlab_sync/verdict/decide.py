@@ -78,15 +78,15 @@ def decide(observation: Observation, policy: Partition, patience: Patience | Non
     """Say what should follow for an active batch. `policy` is the one the batch runs under."""
     batch, shown = observation.batch, observation.merge_request
     if isinstance(shown, NotPublished):
-        return _unpublished(batch)
+        return _unpublished(batch, policy)
     if shown is None:
         return GiveUp(SettleReason.MR_DELETED)
-    finished = _finished(batch, shown)
+    finished = _finished(batch, shown, policy)
     if finished is not None:
         return finished
-    if batch.is_past_deadline:
-        return GiveUp(SettleReason.TIMED_OUT)
     verdict = _open(batch, shown, policy, patience or Patience())
+    if batch.is_past_deadline and not isinstance(verdict, Merge):
+        return GiveUp(SettleReason.TIMED_OUT, _fate_of_the_late(policy))
     pipeline = counted_pipeline(batch, shown)
     if pipeline is not None and isinstance(verdict, Wait | Merge | Block | GiveUp):
         verdict = replace(verdict, pipeline_id=pipeline.id)
@@ -107,9 +107,14 @@ def counted_pipeline(batch: BatchRow, shown: MergeRequestInfo) -> PipelineInfo |
     return pipeline if is_ours else None
 
 
-def _unpublished(batch: BatchRow) -> Verdict:
+def _fate_of_the_late(policy: Partition) -> MemberFate:
+    """A deadline passes by pipelines, people, outages: only an explicit policy blames the members."""
+    return MemberFate.BY_POLICY if policy.on_failure is OnFailure.FAIL else MemberFate.INNOCENT
+
+
+def _unpublished(batch: BatchRow, policy: Partition) -> Verdict:
     if batch.is_past_deadline:
-        return GiveUp(SettleReason.NEVER_PUBLISHED)
+        return GiveUp(SettleReason.NEVER_PUBLISHED, _fate_of_the_late(policy))
     if batch.status is BatchStatus.RUNNING:
         return Publish()
     # A lost token comes back without anybody telling us; trying is the only way to see it.
@@ -118,15 +123,25 @@ def _unpublished(batch: BatchRow) -> Verdict:
     return Wait(WaitReason.STILL_BLOCKED)
 
 
-def _finished(batch: BatchRow, shown: MergeRequestInfo) -> Settle | None:
+def _finished(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Settle | None:
     if shown.state == "merged":
-        reason = SettleReason.MERGED if shown.sha == batch.head_sha else SettleReason.MERGED_OTHER_HEAD
-        landed = shown.merge_commit_sha or shown.squash_commit_sha or shown.sha
-        return Settle(BatchStatus.SUCCEEDED, reason, landed)
+        return _merged(batch, shown, policy)
     if shown.state == "closed":
         late = shown.closed_at is not None and shown.closed_at >= batch.deadline_at
-        return Settle(BatchStatus.FAILED, SettleReason.TIMED_OUT if late else SettleReason.CLOSED_BY_PERSON)
+        if late:
+            return Settle(BatchStatus.FAILED, SettleReason.TIMED_OUT, members=_fate_of_the_late(policy))
+        return Settle(BatchStatus.FAILED, SettleReason.CLOSED_BY_PERSON)
     return None
+
+
+def _merged(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Settle:
+    """Merged is landed only if it was our head that went into our target."""
+    if shown.target_branch != policy.target_branch:
+        return Settle(BatchStatus.FAILED, SettleReason.MERGED_ELSEWHERE, members=MemberFate.INNOCENT)
+    if shown.sha != batch.head_sha:
+        return Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, members=MemberFate.INNOCENT)
+    landed = shown.merge_commit_sha or shown.squash_commit_sha or shown.sha
+    return Settle(BatchStatus.SUCCEEDED, SettleReason.MERGED, landed)
 
 
 def _open(batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience: Patience) -> Verdict:
@@ -138,8 +153,10 @@ def _open(batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience:
         return Wait(WaitReason.GITLAB_CHECKING)
     if shown.sha != batch.head_sha:
         return Block(BlockReason.FOREIGN_PUSH, f"the branch holds {shown.sha}, we pushed {batch.head_sha}")
+    if shown.target_branch != policy.target_branch:
+        return Block(BlockReason.RETARGETED, f"it points at {shown.target_branch!r} now")
     if shown.detailed_merge_status in STATUS_CONFLICT:
-        return Block(BlockReason.CONFLICT, shown.detailed_merge_status)
+        return GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT)
     match policy.merge:
         case MergeMode.MANUAL | MergeMode.TRAIN:
             return Wait(WaitReason.PEOPLE)
@@ -216,6 +233,8 @@ def _merge(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verd
     asked_s = _merge_asked_age_s(batch)
     if asked_s is not None and asked_s < patience.merge_again_s:
         return Wait(WaitReason.MERGE_ASKED)
+    if batch.merge_asks >= patience.merge_asks:
+        return Block(BlockReason.MERGE_REFUSED, f"asked {batch.merge_asks} times; may the token merge here?")
     return Merge(shown.sha)
 
 

@@ -29,7 +29,8 @@ class BlockReason(StrEnum):
     """Why a batch is BLOCKED: somebody has to do something. The last three come from others than `decide`."""
 
     FOREIGN_PUSH = "foreign_push"
-    CONFLICT = "conflict"
+    RETARGETED = "retargeted"  # somebody pointed the merge request at another branch
+    MERGE_REFUSED = "merge_refused"  # asked for again and again, mergeable all the time, and not done
     NEEDS_ACTION = "needs_action"
     PIPELINE_FAILED = "pipeline_failed"
     PIPELINE_SKIPPED = "pipeline_skipped"
@@ -42,10 +43,19 @@ class BlockReason(StrEnum):
 
 
 class SettleReason(StrEnum):
-    """Why a batch ended. OTHER_HEAD: merged, but with a head that is not the one we pushed."""
+    """Why a batch ended.
+
+    MERGED_OTHER_HEAD, MERGED_ELSEWHERE: merged, but not what we pushed or not where we meant: nobody can say
+    that the members landed, so they go round again and whatever is there already lands as it is.
+    TARGET_MOVED: our head does not fit on the target any more; the next round builds on the new one.
+    LANDED_OTHERWISE: the merge request did not merge, and our commit is on the target branch all the same.
+    """
 
     MERGED = "merged"
     MERGED_OTHER_HEAD = "merged_other_head"
+    MERGED_ELSEWHERE = "merged_elsewhere"
+    LANDED_OTHERWISE = "landed_otherwise"
+    TARGET_MOVED = "target_moved"
     CLOSED_BY_PERSON = "closed_by_person"
     TIMED_OUT = "timed_out"
     NEVER_PUBLISHED = "never_published"
@@ -58,10 +68,14 @@ class SettleReason(StrEnum):
 
 
 class MemberFate(StrEnum):
-    """What becomes of the members of a failed round: as `on_failure` says, or as a pipeline rule says."""
+    """What becomes of the members of a failed round: as `on_failure` says, or as a pipeline rule says.
+
+    INNOCENT: back into the waiting set, and the round does not count: they had no part in its end.
+    """
 
     BY_POLICY = "by_policy"
     REQUEUE = "requeue"
+    INNOCENT = "innocent"
     FAIL = "fail"
 
 
@@ -84,6 +98,7 @@ class Patience:
 
     pipeline_appears_s: float = 60
     merge_again_s: float = 30
+    merge_asks: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,7 @@ class Settle:
     result: BatchStatus
     reason: SettleReason
     landed_sha: str | None = None
+    members: MemberFate = MemberFate.BY_POLICY
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ VALUES
 -- One batch with its recorded facts; the deadline is judged by the database's clock.
 -- index: merge_batch.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
-       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.landed_sha, b.reason_code, b.reason_text,
+       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
+       b.landed_sha, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,
@@ -47,25 +48,35 @@ WHERE b.id = %(batch_id)s AND b.attempt_token = %(token)s
 FOR UPDATE;
 
 -- name: batch_select_due
--- Batches that are due for a look: active ones, and settled ones whose clean-up at GitLab is not done.
--- Rows another replica is taking at this moment are skipped.
+-- Active batches that are due for a look. Rows another replica is taking at this moment are skipped.
 -- index: merge_batch.ix_batch_status_check
 SELECT b.id, b.status, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline
 FROM merge_batch b FORCE INDEX (ix_batch_status_check)
-WHERE b.status IN (1, 2, 3, 4) AND b.next_check_at <= UTC_TIMESTAMP(6)
+WHERE b.status IN (1, 4) AND b.next_check_at <= UTC_TIMESTAMP(6)
+LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED;
+
+-- name: batch_select_due_settled
+-- Settled batches whose clean-up at GitLab is not done. Apart from the active ones, so that they never crowd those out.
+-- index: merge_batch.ix_batch_status_check
+SELECT b.id, b.status, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline
+FROM merge_batch b FORCE INDEX (ix_batch_status_check)
+WHERE b.status IN (2, 3) AND b.next_check_at <= UTC_TIMESTAMP(6)
 LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED;
 
 -- name: batch_postpone_due
 -- A soft lease, not a state change: the replica that moves next_check_at is the one that looks.
--- A dead replica's batch becomes due again by time alone. Never later than the deadline, so the sweep needs no own query.
+-- A dead replica's batch becomes due again by time alone. Never later than the deadline, so the sweep needs no query
+-- of its own. A clean-up that keeps failing is tried less and less often.
 -- index: merge_batch.PRIMARY
 UPDATE JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
   STRAIGHT_JOIN merge_batch b FORCE INDEX (PRIMARY) ON b.id = j.id
 SET b.next_check_at = CASE
-    WHEN b.deadline_at > UTC_TIMESTAMP(6)
+    WHEN b.settled_at IS NULL AND b.deadline_at > UTC_TIMESTAMP(6)
     THEN LEAST(b.deadline_at, UTC_TIMESTAMP(6) + INTERVAL %(check_in_s)s SECOND)
-    ELSE UTC_TIMESTAMP(6) + INTERVAL %(check_in_s)s SECOND END
+    ELSE UTC_TIMESTAMP(6) + INTERVAL GREATEST(%(check_in_s)s,
+         COALESCE(TIMESTAMPDIFF(SECOND, b.settled_at, UTC_TIMESTAMP(6)) / 4, 0)) SECOND END
 WHERE b.status IN (1, 2, 3, 4);
 
 -- name: batch_check_in
@@ -80,10 +91,11 @@ WHERE b.id = %(batch_id)s AND b.status IN (1, 4);
 
 -- name: batch_wake_by_id
 -- A webhook says look now; not a state change. Survives the receiver's death: the poller finds the batch due.
+-- A FAILED batch becomes due for its clean-up again: an event of it means that something of it is still there.
 -- index: merge_batch.PRIMARY
 UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.next_check_at = UTC_TIMESTAMP(6)
-WHERE b.id = %(batch_id)s AND b.status IN (1, 4);
+WHERE b.id = %(batch_id)s AND b.status IN (1, 3, 4);
 
 -- name: batch_record_head_if_running
 -- Publish, first half: the commit exists. Guard: running, version as read, no head recorded yet.
@@ -113,8 +125,8 @@ WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.status IN (1, 4) AND b
 -- Written before GitLab is asked to merge. Guard: running, version as read.
 -- index: merge_batch.PRIMARY
 UPDATE merge_batch b FORCE INDEX (PRIMARY)
-SET b.merge_asked_at = UTC_TIMESTAMP(6), b.version = b.version + 1, b.attempt_token = %(token)s,
-    b.updated_at = UTC_TIMESTAMP(6)
+SET b.merge_asked_at = UTC_TIMESTAMP(6), b.merge_asks = b.merge_asks + 1,
+    b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s;
 
 -- name: batch_keep_running_if_running
@@ -136,7 +148,8 @@ WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s;
 -- BLOCKED back to RUNNING: the cause is gone, or an operator says so. Guard: blocked, version as read.
 -- index: merge_batch.PRIMARY
 UPDATE merge_batch b FORCE INDEX (PRIMARY)
-SET b.status = 1, b.reason_code = NULL, b.reason_text = NULL, b.next_check_at = UTC_TIMESTAMP(6),
+SET b.status = 1, b.reason_code = NULL, b.reason_text = NULL, b.merge_asks = 0,
+    b.next_check_at = UTC_TIMESTAMP(6),
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 4 AND b.version = %(version)s;
 

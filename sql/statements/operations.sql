@@ -77,12 +77,14 @@ WHERE m.batch_id = %(batch_id)s AND o.batch_id = m.batch_id AND o.status = 3;
 
 -- name: operation_fail_or_requeue_if_merging
 -- MERGING to QUEUED while rounds are left, else to FAILED. Guard: merging in exactly this batch.
--- max_rounds 0 sends every member to FAILED. Same arithmetic as request_delete_spent_of_batch.
+-- max_rounds 0 sends every member to FAILED; a round that does not count comes with uncount 1 and no limit, so the
+-- order in which the server evaluates the assignments does not matter. Same arithmetic as request_delete_spent_of_batch.
 -- index: merge_batch_member.PRIMARY, operation.uk_operation_operation_id
 UPDATE merge_batch_member m FORCE INDEX (PRIMARY)
   STRAIGHT_JOIN operation o FORCE INDEX (uk_operation_operation_id) ON o.operation_id = m.operation_id
 SET o.status = CASE WHEN o.rounds < %(max_rounds)s THEN 2 ELSE 5 END,
     o.batch_id = CASE WHEN o.rounds < %(max_rounds)s THEN NULL ELSE m.batch_id END,
+    o.rounds = o.rounds - %(uncount)s,
     o.reason_code = %(reason_code)s, o.reason_text = %(reason_text)s,
     o.version = o.version + 1, o.attempt_token = %(token)s, o.updated_at = UTC_TIMESTAMP(6)
 WHERE m.batch_id = %(batch_id)s AND o.batch_id = m.batch_id AND o.status = 3;

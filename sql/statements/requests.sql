@@ -11,7 +11,7 @@ FROM (SELECT r.created_at
 -- name: request_select_waiting
 -- What a claim would take, in order. Reads without locking: enqueueing never waits for it; the guarded claim decides.
 -- index: merge_batch_request.ix_request_claim
-SELECT r.id
+SELECT r.id, r.rounds
 FROM merge_batch_request r FORCE INDEX (ix_request_claim)
 WHERE r.partition_key = %(partition_key)s AND r.batch_id IS NULL
 ORDER BY r.priority DESC, r.created_at, r.id
@@ -56,10 +56,10 @@ FROM merge_batch_request r FORCE INDEX (ix_request_batch)
 WHERE r.batch_id = %(batch_id)s AND r.rounds >= %(max_rounds)s;
 
 -- name: request_requeue_of_batch
--- Settled as failed: what is left goes back into the waiting set and keeps its age.
+-- Settled as failed: what is left goes back into the waiting set and keeps its age. uncount 1: the round was not theirs.
 -- index: merge_batch_request.ix_request_batch
 UPDATE merge_batch_request r FORCE INDEX (ix_request_batch)
-SET r.batch_id = NULL
+SET r.batch_id = NULL, r.rounds = r.rounds - %(uncount)s
 WHERE r.batch_id = %(batch_id)s;
 
 -- name: request_release_deferred

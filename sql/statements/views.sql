@@ -74,7 +74,8 @@ LIMIT %(limit)s;
 -- One page of batches, newest first, by the primary key; with how many it was claimed with.
 -- index: merge_batch.PRIMARY, merge_batch_member.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
-       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.landed_sha, b.reason_code, b.reason_text,
+       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
+       b.landed_sha, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,
@@ -90,7 +91,8 @@ LIMIT %(limit)s;
 -- One page of the batches in one status, the most recently moved first; keyset on (updated_at, id).
 -- index: merge_batch.ix_batch_status_updated, merge_batch_member.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
-       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.landed_sha, b.reason_code, b.reason_text,
+       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
+       b.landed_sha, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,
@@ -107,7 +109,8 @@ LIMIT %(limit)s;
 -- One page of a partition's batches, newest first; an absent status is NULL.
 -- index: merge_batch.ix_batch_partition, merge_batch_member.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
-       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.landed_sha, b.reason_code, b.reason_text,
+       b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
+       b.landed_sha, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,

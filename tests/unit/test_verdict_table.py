@@ -70,6 +70,8 @@ FRESH = replace(RUNNING, publish_age_s=5.0)
 WAITS = Wait(WaitReason.PIPELINE_RUNNING, 7)
 CHECKS = Wait(WaitReason.GITLAB_CHECKING, 7)
 MERGES = Merge(HEAD, 7)
+TIMED_OUT = GiveUp(SettleReason.TIMED_OUT, MemberFate.INNOCENT)
+TARGET_MOVED = GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT, 7)
 
 Row = tuple[BatchRow, MergeRequestInfo | NotPublished | None, Partition, Verdict]
 
@@ -95,31 +97,51 @@ ROWS: dict[str, Row] = {
         RUNNING,
         replace(MERGED, sha=OTHER),
         AUTO,
-        Settle(BatchStatus.SUCCEEDED, SettleReason.MERGED_OTHER_HEAD, "c" * 40),
+        Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, members=MemberFate.INNOCENT),
+    ),
+    "merged_into_another_branch": (
+        RUNNING,
+        replace(MERGED, target_branch="other"),
+        AUTO,
+        Settle(BatchStatus.FAILED, SettleReason.MERGED_ELSEWHERE, members=MemberFate.INNOCENT),
     ),
     "closed_by_a_person": (RUNNING, CLOSED, AUTO, BY_PERSON),
     "closed_by_a_person_before_the_deadline_and_seen_after_it": (LATE, CLOSED, AUTO, BY_PERSON),
-    "closed_by_a_person_while_blocked": (blocked(BlockReason.CONFLICT), CLOSED, AUTO, BY_PERSON),
+    "closed_by_a_person_while_blocked": (blocked(BlockReason.NEEDS_ACTION), CLOSED, AUTO, BY_PERSON),
     "closed_by_us_at_the_deadline_and_we_died_before_settling": (
         LATE,
         replace(CLOSED, closed_at=DEADLINE + timedelta(seconds=1)),
         AUTO,
-        Settle(BatchStatus.FAILED, SettleReason.TIMED_OUT),
+        Settle(BatchStatus.FAILED, SettleReason.TIMED_OUT, members=MemberFate.INNOCENT),
     ),
     "closed_at_an_unknown_time": (LATE, replace(CLOSED, closed_at=None), AUTO, BY_PERSON),
     "mr_deleted": (RUNNING, None, AUTO, GiveUp(SettleReason.MR_DELETED)),
     "mr_deleted_while_blocked": (blocked("conflict"), None, AUTO, GiveUp(SettleReason.MR_DELETED)),
     # the deadline
-    "opened_past_the_deadline": (LATE, OPENED, AUTO, GiveUp(SettleReason.TIMED_OUT)),
-    "locked_past_the_deadline": (LATE, replace(OPENED, state="locked"), AUTO, GiveUp(SettleReason.TIMED_OUT)),
-    "blocked_past_the_deadline": (
-        blocked(BlockReason.CONFLICT, is_past_deadline=True),
-        shown("conflict"),
-        AUTO,
-        GiveUp(SettleReason.TIMED_OUT),
+    "red_past_the_deadline": (LATE, piped("failed"), AUTO, TIMED_OUT),
+    "running_past_the_deadline": (LATE, piped("running"), AUTO, TIMED_OUT),
+    "running_past_the_deadline_and_fail": (
+        LATE,
+        piped("running"),
+        FAILS,
+        GiveUp(SettleReason.TIMED_OUT, MemberFate.BY_POLICY),
     ),
-    "manual_past_the_deadline": (LATE, OPENED, MANUAL, GiveUp(SettleReason.TIMED_OUT)),
-    "never_published": (LATE, NotPublished(), AUTO, GiveUp(SettleReason.NEVER_PUBLISHED)),
+    "green_after_an_outage_past_the_deadline": (LATE, OPENED, AUTO, MERGES),
+    "locked_past_the_deadline": (LATE, replace(OPENED, state="locked"), AUTO, TIMED_OUT),
+    "blocked_past_the_deadline": (
+        blocked(BlockReason.NEEDS_ACTION, is_past_deadline=True),
+        shown("not_approved"),
+        AUTO,
+        TIMED_OUT,
+    ),
+    "manual_past_the_deadline": (LATE, OPENED, MANUAL, TIMED_OUT),
+    "never_published": (
+        LATE,
+        NotPublished(),
+        AUTO,
+        GiveUp(SettleReason.NEVER_PUBLISHED, MemberFate.INNOCENT),
+    ),
+    "never_published_and_fail": (LATE, NotPublished(), FAILS, GiveUp(SettleReason.NEVER_PUBLISHED)),
     # publishing
     "not_published_yet": (RUNNING, NotPublished(), AUTO, Publish()),
     "blocked_before_publishing_by_a_foreign_branch": (
@@ -236,13 +258,25 @@ ROWS: dict[str, Row] = {
         GiveUp(SettleReason.PIPELINE_FAILED, pipeline_id=7),
     ),
     # what GitLab says about merging
-    "conflict_is_told_before_the_pipeline_ends": (
+    "a_conflict_does_not_wait_for_the_pipeline": (
         RUNNING,
         replace(piped("running"), detailed_merge_status="conflict"),
         AUTO,
-        Block(BlockReason.CONFLICT, "conflict", 7),
+        TARGET_MOVED,
     ),
-    "needs_rebase": (RUNNING, shown("need_rebase"), AUTO, Block(BlockReason.CONFLICT, "need_rebase", 7)),
+    "needs_rebase": (RUNNING, shown("need_rebase"), AUTO, TARGET_MOVED),
+    "somebody_pointed_it_at_another_branch": (
+        RUNNING,
+        replace(OPENED, target_branch="other"),
+        AUTO,
+        Block(BlockReason.RETARGETED, "it points at 'other' now", 7),
+    ),
+    "asked_to_merge_five_times_in_vain": (
+        replace(asked(31), merge_asks=5),
+        OPENED,
+        AUTO,
+        Block(BlockReason.MERGE_REFUSED, "asked 5 times; may the token merge here?", 7),
+    ),
     "pipeline_green_but_gitlab_still_counts": (RUNNING, shown("ci_still_running"), AUTO, WAITS),
     "legacy_word_for_mergeable": (RUNNING, shown("can_be_merged"), AUTO, MERGES),
     "merge_error_of_an_earlier_try_is_only_shown": (
@@ -263,22 +297,28 @@ ROWS: dict[str, Row] = {
         MANUAL,
         Block(BlockReason.FOREIGN_PUSH, f"the branch holds {OTHER}, we pushed {HEAD}"),
     ),
-    "manual_minds_a_conflict": (
-        RUNNING,
-        shown("conflict"),
-        MANUAL,
-        Block(BlockReason.CONFLICT, "conflict", 7),
-    ),
+    "manual_goes_round_again_after_a_conflict": (RUNNING, shown("conflict"), MANUAL, TARGET_MOVED),
     "train_is_left_to_people_for_now": (RUNNING, OPENED, TRAIN, Wait(WaitReason.PEOPLE, 7)),
     # blocked
-    "the_same_cause_still_blocks": (
-        blocked(BlockReason.CONFLICT),
+    "a_conflict_ends_a_blocked_one": (
+        blocked(BlockReason.NEEDS_ACTION),
         shown("conflict"),
+        AUTO,
+        TARGET_MOVED,
+    ),
+    "the_same_cause_still_blocks": (
+        blocked(BlockReason.NEEDS_ACTION),
+        shown("not_approved"),
         AUTO,
         Wait(WaitReason.STILL_BLOCKED, 7),
     ),
     "the_cause_is_gone": (blocked(BlockReason.NEEDS_ACTION), OPENED, AUTO, Unblock()),
-    "another_cause_took_its_place": (blocked(BlockReason.CONFLICT), shown("not_approved"), AUTO, Unblock()),
+    "another_cause_took_its_place": (
+        blocked(BlockReason.PIPELINE_MANUAL),
+        shown("not_approved"),
+        AUTO,
+        Unblock(),
+    ),
     "the_failed_pipeline_was_retried": (
         blocked(BlockReason.PIPELINE_FAILED),
         piped("running"),
@@ -292,13 +332,13 @@ ROWS: dict[str, Row] = {
         Unblock(),
     ),
     "gitlab_is_still_checking_a_blocked_one": (
-        blocked(BlockReason.CONFLICT),
+        blocked(BlockReason.NEEDS_ACTION),
         shown("checking"),
         AUTO,
         CHECKS,
     ),
     "a_blocked_one_is_being_merged_by_hand": (
-        blocked(BlockReason.CONFLICT),
+        blocked(BlockReason.NEEDS_ACTION),
         replace(OPENED, state="locked"),
         AUTO,
         Wait(WaitReason.MERGING, 7),
@@ -310,7 +350,7 @@ ROWS: dict[str, Row] = {
         AUTO,
         Wait(WaitReason.STILL_BLOCKED),
     ),
-    "a_blocked_manual_one_is_mended": (blocked(BlockReason.CONFLICT), OPENED, MANUAL, Unblock()),
+    "a_blocked_manual_one_is_mended": (blocked(BlockReason.NEEDS_ACTION), OPENED, MANUAL, Unblock()),
     "a_blocked_one_whose_pipeline_fails_gives_up": (
         blocked(BlockReason.NEEDS_ACTION),
         piped("failed"),
