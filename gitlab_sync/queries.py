@@ -152,11 +152,17 @@ async def partitions(ctx: Context) -> tuple[PartitionView, ...]:
 async def gauges(ctx: Context) -> GaugeSnapshot:
     """The gauges as the tables stand now: counts over what is present, never over history."""
     stands = await partitions(ctx)
+    strays = await ctx.db.read("waiting", views.select_waiting)
     pending = await ctx.db.read(
         "outbox_pending", lambda session: outbox.count_pending(session, COUNTED_PENDING)
     )
-    dead = await ctx.db.read("outbox_dead", lambda session: outbox.count_dead(session, COUNTED_PENDING))
-    return GaugeSnapshot(tuple(_gauges_of(stand) for stand in stands), pending, dead)
+    shown = [_gauges_of(stand) for stand in stands]
+    shown += [
+        PartitionGauges(numbers.partition_key, numbers.count, numbers.oldest_s)
+        for numbers in strays
+        if numbers.partition_key not in ctx.partitions
+    ]
+    return GaugeSnapshot(tuple(shown), pending)
 
 
 def _gauges_of(stand: PartitionView) -> PartitionGauges:

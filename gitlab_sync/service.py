@@ -64,6 +64,7 @@ class Engine:
         self._stop = asyncio.Event()
         self._database_seen_at = time.monotonic()
         self._gauges_at = 0.0
+        self._unconfigured: frozenset[str] = frozenset()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run the loops until `stop` is set.
@@ -161,12 +162,22 @@ class Engine:
 
     async def _round_step(self) -> None:
         waiting = await self.ctx.db.read("round_peek", requests.select_waiting_partitions)
+        self._warn_of_unconfigured(waiting)
         for partition_key in waiting:
             if self._stop.is_set() or partition_key not in self.ctx.partitions:
                 continue
             report = await run_round(self.ctx, partition_key, via=Via.ROUND)
             if report.result is RoundResult.CLAIMED and report.batch_id is not None:
                 self._looks.want(report.batch_id, Via.POLLER)
+
+    def _warn_of_unconfigured(self, waiting: list[str]) -> None:
+        """Requests of a partition that left the file wait for ever: say so when it is first seen."""
+        unknown = frozenset(waiting) - frozenset(self.ctx.partitions)
+        for partition_key in unknown - self._unconfigured:
+            self.ctx.log.warning(
+                "requests wait for a partition that is not configured", partition=partition_key
+            )
+        self._unconfigured = unknown
 
     async def _poll_step(self) -> None:
         for due in await take_due(self.ctx):

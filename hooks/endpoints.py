@@ -6,9 +6,10 @@ from it. Nothing here knows what an endpoint does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,6 +21,8 @@ from hooks.engine_port import EnginePort
 from hooks.problems import Kind
 from hooks.signature import WebhookSecrets
 
+MOST_UNPROVEN_BODIES: Final = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -29,6 +32,10 @@ class Parts:
     tokens: TokenBook
     secrets: WebhookSecrets
     document: bytes
+    unproven_bodies: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MOST_UNPROVEN_BODIES)
+    )
+    """Places for bodies that nobody has vouched for yet: a signature is known only once the body is read."""
 
 
 class EdgeState(TypedDict):
