@@ -156,13 +156,14 @@ async def gauges(ctx: Context) -> GaugeSnapshot:
     pending = await ctx.db.read(
         "outbox_pending", lambda session: outbox.count_pending(session, COUNTED_PENDING)
     )
+    dead = await ctx.db.read("outbox_dead", lambda session: outbox.count_dead(session, COUNTED_PENDING))
     shown = [_gauges_of(stand) for stand in stands]
     shown += [
         PartitionGauges(numbers.partition_key, numbers.count, numbers.oldest_s)
         for numbers in strays
         if numbers.partition_key not in ctx.partitions
     ]
-    return GaugeSnapshot(tuple(shown), pending)
+    return GaugeSnapshot(tuple(shown), pending, dead)
 
 
 def _gauges_of(stand: PartitionView) -> PartitionGauges:
