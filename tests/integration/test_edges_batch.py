@@ -152,8 +152,25 @@ async def test_blocking_tells_it_once_and_only_a_running_batch_is_blocked(
         assert (now["reason_code"], now["reason_text"]) == (b"conflict", "ü" * 1000)
         [told] = change.added("outbox")
         assert (told["event"], told["batch_id"]) == (b"batch.blocked", batch.id)
-        assert told["subject"].decode() == f"batch:{batch.id}:{now['version']}"
+        assert told["subject"].decode() == f"batch:{batch.id}:conflict"
         assert change.tables == {"merge_batch", "outbox"}
+        await require_no_violations(ctx)
+
+
+async def test_a_reason_that_comes_back_is_told_once(database_url: str, connect: MakeConnection) -> None:
+    """Blocked, retried in vain and blocked again: only another reason is news."""
+    look = connect()
+    async with grid_context(database_url) as ctx:
+        batch = await make_batch(ctx, RUNNING)
+        told = []
+        for reason in ("conflict", "conflict", "foreign_push", "conflict"):
+            await _block(ctx, batch, reason, "text")
+            blocked = await batch_of(ctx, batch.id)
+            assert (blocked.status, blocked.reason_code) == (BLOCKED, reason)
+            told.append(sum(row["event"] == b"batch.blocked" for row in picture(look)["outbox"]))
+            await retry_batch(ctx, batch.id, version=blocked.version, actor="olga")
+            batch = await batch_of(ctx, batch.id)
+        assert told == [1, 1, 2, 2]
         await require_no_violations(ctx)
 
 
@@ -196,14 +213,14 @@ async def test_a_batch_that_is_not_there_is_not_found(database_url: str) -> None
 
 @pytest.mark.parametrize("status", BatchStatus, ids=lambda one: one.name)
 async def test_a_wake_up_is_no_move(database_url: str, connect: MakeConnection, status: BatchStatus) -> None:
-    """It makes an active batch due and leaves version, token and an ended batch alone."""
+    """It makes the batch due, a failed one for its clean-up, and moves nothing else; landed is landed."""
     look = connect()
     async with grid_context(database_url) as ctx:
         batch = await make_batch(ctx, status)
         first = picture(look)
         await ctx.db.transaction("wake", lambda session: batches.wake_by_id(session, batch.id))
         change = Change(first, picture(look))
-        if status in (RUNNING, BLOCKED):
+        if status is not BatchStatus.SUCCEEDED:
             [(was, now)] = change.moved("merge_batch")
             assert {column for column in now if now[column] != was[column]} == {"next_check_at"}
             assert now["next_check_at"] < was["next_check_at"]

@@ -14,7 +14,7 @@ import pytest
 from gitlab_sync.context import Context
 from gitlab_sync.errors import DatabaseBusy, InvariantBroken
 from gitlab_sync.model import BatchRow, OperationId
-from gitlab_sync.publish import _write_releases
+from gitlab_sync.release import release
 from gitlab_sync.rounds import RoundResult
 from gitlab_sync.settlement import Ending
 from gitlab_sync.states import Action, BatchStatus, BindingStatus, OperationStatus
@@ -192,7 +192,7 @@ async def test_a_release_takes_one_member_out_of_a_running_batch(
         leaving = await make_operation(ctx, OperationStatus.MERGING, action)
         batch = await active_batch(ctx, look)
         first = picture(look)
-        await _write_releases(ctx, batch, [Release(leaving, after, "its_reason", "because ü")])
+        await release(ctx, batch, [Release(leaving, after, "its_reason", "because ü")])
         change = Change(first, picture(look))
         audit = require_operation_moved(change, leaving, OperationStatus.MERGING, after)
         assert (audit["via"], audit["cause"], audit["batch_id"]) == (b"round", "because ü", batch.id)
@@ -226,9 +226,7 @@ async def test_nobody_is_released_who_is_not_merging_in_the_batch(
         first = picture(look)
         for stranger in strangers.values():
             with pytest.raises(InvariantBroken):
-                await _write_releases(
-                    ctx, batch, [Release(one, after, "code", "text") for one in (member, stranger)]
-                )
+                await release(ctx, batch, [Release(one, after, "code", "text") for one in (member, stranger)])
             assert picture(look) == first
 
 
