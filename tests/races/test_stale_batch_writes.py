@@ -152,7 +152,8 @@ async def test_the_grid_notices_every_missing_guard_of_a_batch(
 @pytest.mark.parametrize(
     ("name", "moves"),
     [
-        ("batch_wake_by_id", {BatchStatus.RUNNING, BatchStatus.BLOCKED}),
+        # An event of a FAILED one means that something of it is still at GitLab: due for its clean-up.
+        ("batch_wake_by_id", {BatchStatus.RUNNING, BatchStatus.BLOCKED, BatchStatus.FAILED}),
         ("batch_check_in", {BatchStatus.RUNNING, BatchStatus.BLOCKED}),
         ("batch_mark_cleaned_if_settled", {BatchStatus.SUCCEEDED, BatchStatus.FAILED}),
     ],
@@ -160,7 +161,7 @@ async def test_the_grid_notices_every_missing_guard_of_a_batch(
 async def test_a_hint_touches_only_batches_it_is_meant_for(
     name: str, moves: set[BatchStatus], database_url: str, connect: MakeConnection
 ) -> None:
-    """Hints carry no version, but a wake-up that comes after the settlement changes nothing."""
+    """Hints carry no version; one that comes too late for what it means changes nothing."""
     async with replicas(database_url, *PARTITIONS, count=1) as (ctx,):
         for batch in await one_of_each(ctx):
             before = rows(connect(), "merge_batch")

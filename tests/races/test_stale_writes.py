@@ -21,6 +21,7 @@ from gitlab_sync.settlement import settle
 from gitlab_sync.states import Action, BindingStatus, OperationStatus, Via
 from gitlab_sync.store import bindings, operations, requests
 from gitlab_sync.store.bindings import BindingStart
+from gitlab_sync.store.operations import RoundRule
 from tests.conftest import MakeConnection
 from tests.support.engine import enqueue, partition, require_no_violations
 from tests.support.grids import VERSIONS, require_cell
@@ -168,7 +169,7 @@ async def require_sets_hold(ctx: Context, connection: pymysql.Connection[Any]) -
         fail = partial(
             operations.fail_or_requeue_if_merging,
             batch_id=batch_id,
-            max_rounds=0,
+            rule=RoundRule(max_rounds=0),
             reason_code="closed",
             reason_text="",
         )
