@@ -55,7 +55,7 @@ WHERE b.id = %(batch_id)s;
 -- name: outbox_insert_batch
 -- A batch's own notification about a move that is not its end (published, blocked). That it is blocked for one reason
 -- is told once, however often it runs into it; the caller holds the batch row, so nobody writes the same beside us.
--- index: merge_batch.PRIMARY, outbox.uk_subject_event
+-- index: merge_batch.PRIMARY
 INSERT INTO outbox (subject, event, operation_id, batch_id, payload, next_attempt_at, created_at)
 SELECT CONCAT('batch:', b.id, ':', CASE b.status WHEN 4 THEN b.reason_code ELSE b.version END), %(event)s, NULL, b.id,
        JSON_OBJECT('batch', b.id, 'partition', CONVERT(b.partition_key USING utf8mb4), 'project_id', b.project_id,

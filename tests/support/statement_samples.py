@@ -52,6 +52,7 @@ COMMON: Final[dict[str, Any]] = {
     "limit": 20,
     "marker": _id(9_999_999),
     "max_rounds": 2,
+    "uncount": 1,
     "members": json.dumps(
         [{"h": h, "s": s, "c": "code", "t": "text"} for h, s in zip(_hexes(1, 2), (2, 5), strict=True)]
     ),
