@@ -43,7 +43,7 @@ async def _measure(server: PrivateServer, schema: str, sizes: Sizes) -> list[Tab
             Variant(RUNNING, scene.idle, scene.occupy),
             Variant(SETTLING, scene.settling, scene.occupy),
         ]
-        rounds = await interleave(variants, sizes.rounds)
+        rounds = await interleave(variants, sizes.rounds, sizes.limit_s)
         await scene.clear()
     return [_ratios(sizes, rounds), _counts(sizes, rounds)]
 
@@ -125,7 +125,7 @@ def _counts(sizes: Sizes, rounds: Sequence[Round]) -> Table:
 
 def _settings(sizes: Sizes) -> dict[str, Cell]:
     return {
-        "blocks": sizes.rounds,
+        "blocks, at most": sizes.rounds,
         "seconds a block": sizes.block_s,
         "callers": sizes.callers,
         "connections": sizes.connections,

@@ -68,12 +68,18 @@ def spin() -> float:
     return time.perf_counter() - begun
 
 
-async def interleave(variants: Sequence[Variant], rounds: int) -> list[Round]:
-    """Run every variant `rounds` times, forwards and backwards in turn, after a warm-up."""
+async def interleave(variants: Sequence[Variant], rounds: int, limit_s: float) -> list[Round]:
+    """Run every variant `rounds` times, forwards and backwards in turn, after a warm-up.
+
+    On a busy machine fewer: none begins after `limit_s`, but LEAST_BLOCKS there are.
+    """
+    until = time.perf_counter() + limit_s
     for variant in variants:
         await _block(variant)
     done: list[Round] = []
     for number in range(rounds):
+        if number >= LEAST_BLOCKS and time.perf_counter() >= until:
+            break
         order = variants if number % 2 == 0 else list(reversed(variants))
         done.append({variant.name: await _block(variant) for variant in order})
     return done

@@ -48,7 +48,9 @@ async def _measure(
         for name, schema in schemas.items():
             ctx = await stack.enter_async_context(engine(server.dsn(schema), connections=sizes.connections))
             sides[name] = _Side(ctx, sizes)
-        rounds = await interleave([Variant(name, side.run) for name, side in sides.items()], sizes.rounds)
+        rounds = await interleave(
+            [Variant(name, side.run) for name, side in sides.items()], sizes.rounds, sizes.limit_s
+        )
         counted = {name: await _counted(server, schemas[name], sides[name]) for name in sides}
     return [_ratios(sizes, filled, rounds), _counts(sizes, filled, counted)]
 
@@ -102,7 +104,7 @@ def _ratios(sizes: Sizes, filled: dict[str, int], rounds: Sequence[Round]) -> Ta
         for step in _STEPS
     ]
     settings: dict[str, Cell] = {
-        "blocks": sizes.rounds,
+        "blocks, at most": sizes.rounds,
         "rounds a block": sizes.claims,
         "members": sizes.claimed,
     }

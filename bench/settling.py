@@ -49,7 +49,7 @@ async def _measure(server: PrivateServer, schema: str, sizes: Sizes) -> list[Tab
         for settling in sizes.settlings:
             counts.append(await _counted(server, schema, ctx, requests, settling.members))
             variants = [_Variant(ctx, requests, settling, name, how) for name, how in _HOW.items()]
-            rounds = await interleave([one.as_variant() for one in variants], sizes.rounds)
+            rounds = await interleave([one.as_variant() for one in variants], sizes.rounds, sizes.limit_s)
             lines += [_line(rounds, settling.members, name) for name in _NAMES]
     return [_ratios(sizes, lines), _counts(counts)]
 
@@ -137,7 +137,7 @@ def _line(rounds: list[Round], members: int, name: str) -> Line:
 
 def _ratios(sizes: Sizes, lines: list[Line]) -> Table:
     each = "/".join(str(one.settlements) for one in sizes.settlings)
-    settings: dict[str, Cell] = {"blocks": sizes.rounds, "settlements a block": each}
+    settings: dict[str, Cell] = {"blocks, at most": sizes.rounds, "settlements a block": each}
     return Table("Settlement of a batch", Kind.RATIOS, RATIO_COLUMNS, tuple(lines), settings)
 
 

@@ -21,10 +21,15 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of one run. `connections` is the service's own pool size, for both sides of a comparison."""
+    """The sizes of one run.
+
+    `connections` is the service's own pool size, for both sides of a comparison; no comparison begins a round
+    after `limit_s`.
+    """
 
     rounds: int = 7
     block_s: float = 1.0
+    limit_s: float = 40.0
     seed: int = 1
     connections: int = POOL_SIZE
     callers: int = 64

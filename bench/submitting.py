@@ -58,8 +58,8 @@ async def _measure(server: PrivateServer, ours: str, raw: str, sizes: Sizes) -> 
             _block(SAME_ROWS, sizes.connections, inserts.same_rows, sizes),
             _block(TOGETHER, sizes.connections, inserts.same_rows_together, sizes),
         ]
-        rounds = await interleave(variants, sizes.rounds)
-        repeated = await interleave(await _repeats(submits, sizes), sizes.rounds)
+        rounds = await interleave(variants, sizes.rounds, sizes.limit_s)
+        repeated = await interleave(await _repeats(submits, sizes), sizes.rounds, sizes.limit_s)
     return [_ratios(sizes, rounds), _repeat_ratios(sizes, repeated), counts]
 
 
@@ -162,7 +162,7 @@ def _ratios(sizes: Sizes, rounds: Sequence[Round]) -> Table:
         for raw in _RAW
     ]
     settings: dict[str, Cell] = {
-        "blocks": sizes.rounds,
+        "blocks, at most": sizes.rounds,
         "seconds a block": sizes.block_s,
         "connections of each side": sizes.connections,
         "callers, one by one": sizes.callers,
@@ -183,7 +183,7 @@ def _repeat_ratios(sizes: Sizes, rounds: Sequence[Round]) -> Table:
         fresh_per_s=median_of(rounds, "per_s", FRESH),
     )
     settings: dict[str, Cell] = {
-        "blocks": sizes.rounds,
+        "blocks, at most": sizes.rounds,
         "seconds a block": sizes.block_s,
         "callers": sizes.callers,
     }

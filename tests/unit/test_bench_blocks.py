@@ -32,7 +32,7 @@ async def test_variants_take_turns_as_a_b_b_a_after_a_warm_up_that_is_not_record
 
         return Variant(name, run)
 
-    rounds = await interleave([variant("a"), variant("b")], 2)
+    rounds = await interleave([variant("a"), variant("b")], 2, limit_s=60)
 
     assert "".join(seen) == "ab" + "abba"
     assert len(rounds) == 2
@@ -54,9 +54,18 @@ async def test_preparation_comes_before_its_own_block(monkeypatch: pytest.Monkey
         return 1.0
 
     monkeypatch.setattr(blocks, "spin", spin)
-    await interleave([Variant("a", run, prepare)], 1)
+    await interleave([Variant("a", run, prepare)], 1, limit_s=60)
 
     assert seen[:4] == ["prepare", "spin", "run", "spin"]
+
+
+async def test_a_busy_machine_gets_fewer_rounds_but_never_fewer_than_three() -> None:
+    """A bench that takes half an hour beside other work is not run at all."""
+
+    async def run() -> Figures:
+        return {}
+
+    assert len(await interleave([Variant("a", run)], 7, limit_s=0)) == 3
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
