@@ -9,13 +9,14 @@ import pytest
 
 from gitlab_sync.admission import submit
 from gitlab_sync.context import Context
+from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, NotFound, StaleWrite
 from gitlab_sync.gateway import GitLabGateway
-from gitlab_sync.model import BranchInfo, OperationId, ProjectId, ProjectInfo
+from gitlab_sync.model import BatchId, BranchInfo, OperationId, ProjectId, ProjectInfo, RequestRowId
 from gitlab_sync.pausing import pause, resume
 from gitlab_sync.rounds import RoundResult, run_round
 from gitlab_sync.states import BatchStatus, Via
-from gitlab_sync.store import batches
+from gitlab_sync.store import batches, requests
 from tests.conftest import MakeConnection
 from tests.support.engine import (
     PARTITION,
@@ -248,6 +249,24 @@ async def test_a_batch_remembers_the_base_the_project_and_the_policy_it_was_clai
         assert (batch.policy["max_batch"], batch.policy["target_branch"]) == (7, "main")
         assert (batch.deadline_at - batch.created_at).total_seconds() == pytest.approx(120, abs=1)
         assert batch.next_check_at > batch.created_at
+
+
+async def test_rows_that_another_batch_has_taken_are_not_taken_again(
+    database_url: str, connect: MakeConnection
+) -> None:
+    """The guard of the claim itself: a stale reading takes only what still waits, and the count tells."""
+    look = connect()
+    async with engine_context(database_url, partition(max_batch=3)) as ctx:
+        await enqueue(ctx, 5)
+        read = [RequestRowId(row["id"]) for row in picture(look)["merge_batch_request"]]
+        batch = await claimed(ctx)
+
+        async def claim_again(session: Session) -> None:
+            raise Abandon(await requests.claim_if_waiting(session, BatchId(batch.id + 1), read))
+
+        first = picture(look)
+        assert await ctx.db.transaction("again", claim_again) == 2
+        assert picture(look) == first
 
 
 async def test_a_round_of_an_unknown_partition_is_refused(database_url: str) -> None:

@@ -18,6 +18,7 @@ from gitlab_sync.release import release
 from gitlab_sync.rounds import RoundResult
 from gitlab_sync.settlement import Ending
 from gitlab_sync.states import Action, BatchStatus, BindingStatus, OperationStatus
+from gitlab_sync.store import operations
 from gitlab_sync.store.requests import Release
 from tests.conftest import MakeConnection
 from tests.support.engine import PARTITION, require_no_violations
@@ -228,6 +229,28 @@ async def test_nobody_is_released_who_is_not_merging_in_the_batch(
             with pytest.raises(InvariantBroken):
                 await release(ctx, batch, [Release(one, after, "code", "text") for one in (member, stranger)])
             assert picture(look) == first
+
+
+@pytest.mark.parametrize(
+    "after", [OperationStatus.QUEUED, OperationStatus.FAILED], ids=["deferred", "failed"]
+)
+async def test_the_release_itself_moves_nobody_who_is_not_merging_in_the_batch(
+    database_url: str, connect: MakeConnection, after: OperationStatus
+) -> None:
+    """Even if the processing rows said otherwise: the statement's own guard, for every status."""
+    look = connect()
+    async with grid_context(database_url) as ctx:
+        strangers = await make_each(ctx, first=1, key=ELSEWHERE)
+        batch = await make_batch(ctx, BatchStatus.RUNNING)
+        for position, stranger in enumerate(strangers.values(), start=10):
+            broken_member(look, batch.id, stranger, position)
+        first = picture(look)
+        releases = [Release(stranger, after, "code", "text") for stranger in strangers.values()]
+        moved = await ctx.db.transaction(
+            "release", lambda session: operations.release_if_merging(session, batch.id, releases)
+        )
+        assert moved == 0
+        assert picture(look) == first
 
 
 async def active_batch(ctx: Context, look: pymysql.Connection[Any]) -> BatchRow:
