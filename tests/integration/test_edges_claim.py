@@ -261,7 +261,7 @@ async def test_rows_that_another_batch_has_taken_are_not_taken_again(
         read = [RequestRowId(row["id"]) for row in picture(look)["merge_batch_request"]]
         batch = await claimed(ctx)
 
-        async def claim_again(session: Session) -> None:
+        async def claim_again(session: Session) -> int:
             raise Abandon(await requests.claim_if_waiting(session, BatchId(batch.id + 1), read))
 
         first = picture(look)
