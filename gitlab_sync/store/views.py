@@ -1,4 +1,4 @@
-"""Statements that only read for people and gauges: pages, numbers, invariants."""
+"""Statements that only read for people and gauges: pages and numbers."""
 
 from __future__ import annotations
 
@@ -76,34 +76,6 @@ class ActiveBatch:
     age_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """Something that must not be: which invariant, where, what."""
-
-    invariant: str
-    subject: str
-    detail: str
-
-
-INVARIANTS: Final = (
-    "invariant_one_active_batch",
-    "invariant_slot_equals_status",
-    "invariant_claimed_has_active_batch",
-    "invariant_request_matches_operation",
-    "invariant_operation_has_request",
-    "invariant_binding_follows_operation",
-    "invariant_one_row_for_each_relation",
-    "invariant_operation_holds_relation",
-    "invariant_audit_is_complete",
-    "invariant_audit_is_a_chain",
-    "invariant_landed_once",
-    "invariant_members_agree_with_batch",
-    "invariant_settled_is_told",
-    "invariant_merged_is_told",
-    "invariant_nothing_stuck",
-)
-
-
 async def select_operations(session: Session, wanted: OperationFilter) -> list[OperationRow]:
     """One page, newest first (by status alone: the latest moved first); the filters choose the index."""
     parameters = _page(wanted.status, wanted.partition, wanted.after, wanted.limit)
@@ -176,9 +148,3 @@ async def count_settled_by_via(session: Session) -> dict[Via, int]:
     """How many batches each path has settled; a path that settled none is left out."""
     rows = await session.rows(statement("view_settled_by_via"))
     return {Via(str(text_of(row["settled_via"]))): row["batches"] for row in rows}
-
-
-async def select_violations(session: Session, invariant: str) -> list[Violation]:
-    """What breaks one invariant of INVARIANTS; expected: nothing."""
-    rows = await session.rows(statement(invariant))
-    return [Violation(invariant, str(text_of(row["subject"])), row["detail"]) for row in rows]

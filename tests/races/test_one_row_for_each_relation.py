@@ -172,4 +172,4 @@ async def test_without_the_compare_and_swap_the_later_rival_overwrites_the_earli
     assert count(connect(), "merge_batch_request") == 2
     async with replicas(database_url, count=1) as (ctx,):
         broken = {violation.invariant for violation in await find_violations(ctx.db)}
-    assert broken == {"invariant_operation_holds_relation"}
+    assert "invariant_operation_holds_relation" in broken

@@ -67,6 +67,7 @@ COMMON: Final[dict[str, Any]] = {
     "reason": "freeze",
     "reason_code": "closed",
     "reason_text": "somebody closed it",
+    "recent_s": 3600,
     "relations": json.dumps(
         [
             {"subject_id": _hex("user:0"), "target_key": _hex("target-0-1")},
@@ -74,11 +75,13 @@ COMMON: Final[dict[str, Any]] = {
         ]
     ),
     "request_id": "key-2",
+    "since": "1970-01-01 00:00:00.000000",
     "status": 2,
     "subject_id": "user:0",
     "target_key": "target-0",
     "token": _id(0),
     "until": "2100-01-01 00:00:00.000000",
+    "until_id": 100,
     "version": 3,
     "via": "poller",
     "wait_s": 1,
@@ -107,7 +110,8 @@ SPECIAL: Final[dict[str, dict[str, Any]]] = {
                 {
                     "operation_id": _id(8_888_888).hex(),
                     "partition_key": _hex("p1"),
-                    "status": 2,
+                    "since": "1970-01-01 00:00:00.000000",
+    "status": 2,
                     "action": 1,
                     "subject_id": _hex("user:ä"),
                     "target_key": _hex("target"),

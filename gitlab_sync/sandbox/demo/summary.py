@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gitlab_sync.db import Database
-from gitlab_sync.invariants import find_violations
+from gitlab_sync.invariants import INVARIANTS, Violation, find_violations
 from gitlab_sync.sandbox.demo.stage import Stage
 from gitlab_sync.sandbox.demo.wishes import PROJECTS, Wish
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.states import Via
-from gitlab_sync.store.views import INVARIANTS, Violation, count_settled_by_via
+from gitlab_sync.store.views import count_settled_by_via
 
 
 @dataclass(frozen=True, slots=True)
