@@ -110,8 +110,7 @@ SPECIAL: Final[dict[str, dict[str, Any]]] = {
                 {
                     "operation_id": _id(8_888_888).hex(),
                     "partition_key": _hex("p1"),
-                    "since": "1970-01-01 00:00:00.000000",
-    "status": 2,
+                    "status": 2,
                     "action": 1,
                     "subject_id": _hex("user:ä"),
                     "target_key": _hex("target"),
