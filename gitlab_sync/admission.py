@@ -197,6 +197,7 @@ async def _write(ctx: Context, order: _Submit, plan: _Plan) -> None:
     async def confirm(session: Session, token: bytes) -> bool:
         return await operations.lock_token(session, order.operation_ids[0], token)
 
+    await ctx.points.hit("submit.before_transaction")
     await ctx.db.transaction("submit", work, confirm=confirm)
     await ctx.points.hit("submit.committed")
 

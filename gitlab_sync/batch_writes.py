@@ -21,8 +21,10 @@ async def write_fact(
 
     async def work(session: Session) -> None:
         require_won(await write(session))
+        await ctx.points.hit("fact.before_commit")
 
     await ctx.db.transaction(name, work, confirm=confirm_batch(batch))
+    await ctx.points.hit("fact.committed")
 
 
 def require_won(affected: int) -> None:

@@ -49,6 +49,7 @@ async def accept_delivery(ctx: Context, delivery: Delivery) -> Accepted:
                 raise
             raise Abandon(None) from None
         await batches.wake_by_id(session, found)
+        await ctx.points.hit("delivery.before_commit")
         return Accepted(DeliveryAnswer.TAKEN, found)
 
     async def confirm(session: Session, token: bytes) -> bool:
@@ -56,6 +57,7 @@ async def accept_delivery(ctx: Context, delivery: Delivery) -> Accepted:
         return row is not None and row.token == token
 
     accepted = await ctx.db.transaction("delivery", work, confirm=confirm)
+    await ctx.points.hit("delivery.committed")
     return accepted or await _repeated(ctx, delivery, found)
 
 

@@ -81,7 +81,9 @@ async def clean_up(ctx: Context, batch: BatchRow) -> None:
     try:
         if batch.status is BatchStatus.FAILED:
             await _close_late_ones(ctx, batch)
+        await ctx.points.hit("clean_up.before_delete")
         await ctx.gitlab.delete_branch(batch.project_id, _branch(batch))
+        await ctx.points.hit("clean_up.after_delete")
     except GitLabRefused as error:  # it will not get better: a protected name, a project out of sight
         ctx.log.warning("left behind", batch_id=batch.id, branch=_branch(batch), detail=str(error))
     except GitLabError as error:
@@ -89,6 +91,7 @@ async def clean_up(ctx: Context, batch: BatchRow) -> None:
         if batch.age_s < KEEP_TRYING_S:
             return
     await ctx.db.transaction("cleaned", lambda session: batches.mark_cleaned_if_settled(session, batch.id))
+    await ctx.points.hit("clean_up.committed")
 
 
 async def clean_up_if_due(ctx: Context, batch: BatchRow) -> None:
@@ -173,7 +176,9 @@ async def _ours(ctx: Context, batch: BatchRow) -> list[MergeRequestInfo]:
 async def _close_late_ones(ctx: Context, batch: BatchRow) -> None:
     for info in await _ours(ctx, batch):
         if info.state == "opened":
+            await ctx.points.hit("clean_up.before_close")
             await ctx.gitlab.close_merge_request(info.project_id, info.iid)
+            await ctx.points.hit("clean_up.after_close")
         elif info.state == "merged":
             ctx.log.error(
                 "merged after it was settled as failed", batch_id=batch.id, mr_iid=info.iid, url=info.web_url

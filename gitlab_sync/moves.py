@@ -108,11 +108,13 @@ async def _write_move(ctx: Context, move: _Move, operation: OperationRow) -> Non
         )
         await bindings.insert_history_of_moved(session, Via.API)
         await outbox.insert_moved(session)
+        await ctx.points.hit("move.before_commit")
 
     async def confirm(session: Session, token: bytes) -> bool:
         return await operations.lock_token(session, operation.operation_id, token)
 
     await ctx.db.transaction(move.verb, work, confirm=confirm)
+    await ctx.points.hit("move.committed")
 
 
 async def _follow(session: Session, move: _Move, operation: OperationRow) -> None:

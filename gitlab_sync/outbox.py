@@ -142,6 +142,7 @@ async def _take_lease(ctx: Context) -> _Lease | None:
             await outbox.park(session, {id_: us if us > 0 else lease_us for id_, us in held_us.items()})
         if first:
             await outbox.lease(session, [row.id for row in first], LEASE_S)
+        await ctx.points.hit("outbox.before_lease")
         return _Lease(session.token, first, taken_at, _seconds(due[0].now_at))
 
     lease: _Lease | None = await ctx.db.transaction("outbox_lease", work)
@@ -193,6 +194,7 @@ class _Tour:
         return not (self._stop.is_set() or self.has_broken_off) and self._lease.age_s() < LAST_START_S
 
     async def _try(self, row: OutboxRow) -> _Tried:
+        await self._ctx.points.hit("outbox.before_send")
         return _Tried(row, await self._sink.send(row, self._lease.now_s + self._lease.age_s()))
 
     def _take_note(self, tried: Sequence[_Tried]) -> None:
@@ -212,11 +214,13 @@ class _Tour:
         token = self._lease.token
 
         async def work(session: Session) -> tuple[int, int, int]:
-            return (
+            moved = (
                 await outbox.mark_delivered(session, delivered, token) if delivered else 0,
                 await outbox.postpone_if_leased(session, again, token) if again else 0,
                 await outbox.bury_if_leased(session, no_more, token) if no_more else 0,
             )
+            await self._ctx.points.hit("outbox.before_mark")
+            return moved
 
         counts = await self._ctx.db.transaction("outbox_mark", work)
         self.delivered += counts[0]
@@ -229,6 +233,7 @@ class _Tour:
         ended = delivered + [failure.id for failure in no_more]
         if ended:
             await _wake_followers(self._ctx, ended)
+        await self._ctx.points.hit("outbox.woken")
 
     async def _hand_back(self) -> None:
         row_ids = [row.id for row in self._waiting]

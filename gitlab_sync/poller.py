@@ -34,6 +34,9 @@ async def take_due(ctx: Context) -> list[DueBatch]:
         if not due:
             raise Abandon([])
         await batches.postpone_due(session, [batch.id for batch in due], ctx.settings.poll_interval_s)
+        await ctx.points.hit("poll.before_commit")
         return due
 
-    return await ctx.db.transaction("take_due", work)
+    taken = await ctx.db.transaction("take_due", work)
+    await ctx.points.hit("poll.taken")
+    return taken

@@ -233,8 +233,10 @@ async def _record_merge_request(ctx: Context, batch: BatchRow, info: MergeReques
         )
         require_won(won)
         await outbox.insert_batch(session, batch.id, "batch.published")
+        await ctx.points.hit("publish.before_record")
 
     await ctx.db.transaction("record_merge_request", work, confirm=confirm_batch(batch))
+    await ctx.points.hit("publish.recorded")
     ctx.log.info(
         "published",
         batch_id=batch.id,

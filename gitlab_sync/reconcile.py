@@ -92,6 +92,7 @@ async def _look(ctx: Context, batch: BatchRow, via: Via) -> _Step:
     """One look at an active batch; whatever GitLab or a rival says is turned into a step."""
     try:
         observation = await observe(ctx, batch)
+        await ctx.points.hit("reconcile.observed")
         verdict = decide(observation, policy.recorded(batch.policy))
         ctx.log.debug(
             "verdict", batch_id=batch.id, via=via, verdict=type(verdict).__name__, detail=str(verdict)
@@ -220,9 +221,11 @@ async def _block(ctx: Context, batch: BatchRow, reason: str, text: str) -> Recon
         affected = await batches.block_if_running(session, batch, reason, text[:1000])
         if affected:
             await outbox.insert_batch(session, batch.id, "batch.blocked")
+            await ctx.points.hit("block.before_commit")
         return affected
 
     is_blocked_now = await ctx.db.transaction("block", work, confirm=confirm_batch(batch))
+    await ctx.points.hit("block.committed")
     if reason == BlockReason.ACCESS_REFUSED:
         await _check_in(ctx, batch, max(ctx.settings.poll_interval_s, REFUSED_S))
     if is_blocked_now:

@@ -69,6 +69,7 @@ async def release(ctx: Context, batch: BatchRow, releases: Sequence[Release]) ->
         taken += await requests.delete_failed(session, batch.id, releases)
         moved = await operations.release_if_merging(session, batch.id, releases)
         _require_all(batch, len(releases), taken, moved)
+        await ctx.points.hit("release.after_members")
         await operations.insert_audit_of_moved(
             session,
             before=OperationStatus.MERGING,
@@ -80,8 +81,10 @@ async def release(ctx: Context, batch: BatchRow, releases: Sequence[Release]) ->
         await bindings.follow_moved(session)
         await bindings.insert_history_of_moved(session, Via.ROUND)
         await outbox.insert_moved(session)
+        await ctx.points.hit("release.before_commit")
 
     await ctx.db.transaction("release", work, confirm=confirm_batch(batch))
+    await ctx.points.hit("release.committed")
     _tell(ctx, batch, releases)
 
 

@@ -125,6 +125,7 @@ async def _look(ctx: Context, partition: Partition, via: Via) -> RoundReport | N
 
 
 async def _claim_on_head(ctx: Context, partition: Partition, via: Via) -> RoundReport:
+    await ctx.points.hit("round.before_head")
     try:
         base = await _target_head(ctx, partition)
     except GitLabUnavailable as error:
@@ -133,6 +134,7 @@ async def _claim_on_head(ctx: Context, partition: Partition, via: Via) -> RoundR
         return RoundReport(RoundResult.TARGET_MISSING, detail=str(error))
     if base is None:
         return RoundReport(RoundResult.TARGET_MISSING, detail=f"no branch {partition.target_branch!r}")
+    await ctx.points.hit("round.after_head")
     return await claim(ctx, partition, project_id=base.project_id, base_sha=base.sha, via=via)
 
 
@@ -209,6 +211,7 @@ async def _claim_waiting(
         cause="claimed",
         batch_id=batch_id,
     )
+    await ctx.points.hit("claim.before_commit")
     return RoundReport(RoundResult.CLAIMED, batch_id, len(waiting))
 
 
