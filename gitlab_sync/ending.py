@@ -5,7 +5,9 @@ merge that races us is never lost. After a settlement, won or lost, what is left
 merge request opened a moment too late) is removed; a failing clean-up blocks nothing.
 
 Races considered:
-A  closing races merging: close, read again, merged wins and all members land.
+A  closing races merging: close, delete the branch, read again, merged wins and all members land. The branch
+   goes before the re-read: otherwise somebody could reopen and merge between our look and the settlement
+   (tests/model finds it). A refused deletion leaves that gap and is logged.
 B  the merge request was opened and never recorded (dead between): it is found by our branch's name and
    treated alike.
 C  publish opens one while we settle: publish meets the settled batch and cleans up itself; we clean up
@@ -144,16 +146,39 @@ async def retry_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: s
 
 
 async def _final_state(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:
-    """The merge request after an attempt to close it; None: there is none."""
+    """The merge request after it was closed and its branch deleted; None: there is none.
+
+    The branch goes before the last look: without it nothing that is reopened or opened a moment too late can
+    merge, so what that look shows is final. One that GitLab has merged or is merging is left alone.
+    """
     info = await _recorded_or_found(ctx, batch)
-    if info is None or info.state != "opened":
+    if info is not None and info.state not in ("opened", "closed"):
         return info
+    if info is not None and info.state == "opened":
+        await _close(ctx, batch, info)
+    await ctx.points.hit("give_up.closed")
+    await _delete_branch_now(ctx, batch)
+    await ctx.points.hit("give_up.branch_deleted")
+    return await _recorded_or_found(ctx, batch)
+
+
+async def _close(ctx: Context, batch: BatchRow, info: MergeRequestInfo) -> None:
     try:
         await ctx.gitlab.close_merge_request(info.project_id, info.iid)
     except OutcomeUnknown as error:
         ctx.log.info("close unanswered", batch_id=batch.id, mr_iid=info.iid, detail=str(error))
-    await ctx.points.hit("give_up.closed")
-    return await ctx.gitlab.merge_request(info.project_id, info.iid)
+
+
+async def _delete_branch_now(ctx: Context, batch: BatchRow) -> None:
+    """A refused deletion (a protected name) leaves the older order: closed, read again, cleaned up later."""
+    if batch.project_id is None:
+        return
+    try:
+        await ctx.gitlab.delete_branch(batch.project_id, _branch(batch))
+    except OutcomeUnknown as error:
+        ctx.log.info("deletion unanswered", batch_id=batch.id, detail=str(error))
+    except GitLabRefused as error:
+        ctx.log.info("deletion refused", batch_id=batch.id, branch=_branch(batch), detail=str(error))
 
 
 async def _recorded_or_found(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:

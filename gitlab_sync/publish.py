@@ -39,10 +39,11 @@ from gitlab_sync.describe import (
     merge_request_description,
     merge_request_title,
 )
-from gitlab_sync.errors import DuplicateKey, GitLabRefused, InvariantBroken, OutcomeUnknown
+from gitlab_sync.errors import DuplicateKey, GitLabRefused, InvariantBroken, OutcomeUnknown, StaleWrite
 from gitlab_sync.lawful import compose_lawful, folders_of
 from gitlab_sync.model import BatchRow, BranchInfo, MemberRow, MergeRequestInfo, ProjectId
 from gitlab_sync.release import leftovers, release, suspects
+from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches, outbox
 
 CONTENT_REFUSALS: Final = frozenset({400, 413, 422})
@@ -251,6 +252,8 @@ async def _reread(ctx: Context, batch: BatchRow) -> BatchRow:
     present = await ctx.db.read("batch", lambda session: batches.get(session, batch.id))
     if present is None:
         raise InvariantBroken(f"batch {batch.id} has vanished")
+    if present.status is not BatchStatus.RUNNING:
+        raise StaleWrite(f"batch {batch.id} is {present.status.name} meanwhile")
     return present
 
 

@@ -118,7 +118,9 @@ async def observe(ctx: Context, batch: BatchRow) -> Observation:
     return Observation(batch, await ctx.gitlab.merge_request(batch.project_id, batch.mr_iid))
 
 
-async def _act(ctx: Context, observation: Observation, verdict: Verdict, via: Via) -> _Step:
+async def _act(  # noqa: PLR0911 one answer for each kind of verdict
+    ctx: Context, observation: Observation, verdict: Verdict, via: Via
+) -> _Step:
     batch, shown = observation.batch, observation.merge_request
     pipeline_id = getattr(verdict, "pipeline_id", None)
     if pipeline_id is not None and pipeline_id != batch.pipeline_id:
@@ -136,10 +138,12 @@ async def _act(ctx: Context, observation: Observation, verdict: Verdict, via: Vi
         case Unblock():
             await _unblock(ctx, batch)
             return _LookAgain.LOOK_AGAIN
-        case Settle(result=result, reason=reason, landed_sha=landed_sha, members=members):
+        case Settle(result=BatchStatus.SUCCEEDED, reason=reason, landed_sha=landed_sha):
             merged_at = shown.merged_at if isinstance(shown, MergeRequestInfo) else None
-            how = Ending(result, reason, landed_sha=landed_sha, merged_at=merged_at, members=members)
+            how = Ending(BatchStatus.SUCCEEDED, reason, landed_sha=landed_sha, merged_at=merged_at)
             return await _settle(ctx, batch, how, via)
+        case Settle(reason=reason, members=members):
+            return _step_of(await ending.give_up(ctx, batch, reason, members=members, via=via))
         case GiveUp(reason=reason, members=members):
             return _step_of(await ending.give_up(ctx, batch, reason, members=members, via=via))
         case never:

@@ -14,15 +14,13 @@
  *   ends             settled, told and cleaned up, once GitLab and people rest (weak fairness)
  *
  * Knowingly accepted, because GitLab and the database share no transaction:
- *   LATE    After our last look (closed, or no MR at all) and before our branch is deleted, somebody reopens the
- *           MR, or a publisher opens it at that moment, and it is merged. Then GitLab has merged what we settle
- *           as FAILED. `late` marks exactly these runs and merged wins is not asked of them; -DSTRICT asks it
- *           all the same and fails.
- *   SEEN    Such a merge is told (an error line) only if it comes before the clean-up's look; -DREPORTED asks
- *           that each is told and fails: it can fit between that look and the deletion of the branch.
- *   BRANCH  Nobody restores by hand the branch that we deleted, to merge from it.
- * LATE and SEEN are not needed if the branch is deleted before the re-read instead of after the settlement:
- * -DDELETE_FIRST -DSTRICT holds. The code does not do so yet.
+ *   BRANCH  Nobody restores by hand the branch that we deleted, to merge from it; and GitLab lets us delete it.
+ *
+ * Why the branch is deleted before the re-read, and not after the settlement (-DDELETE_LAST):
+ *   LATE    Between our last look and the deletion somebody could reopen the MR, or a publisher open it at that
+ *           moment, and it could be merged: GitLab has merged what we settle as FAILED. `late` marks these runs;
+ *           -DDELETE_LAST fails on them, -DDELETE_LAST -DEXCUSE_LATE shows that nothing else is wrong.
+ *   SEEN    Such a merge was told only if it came before the clean-up's look; -DREPORTED asks that each is told.
  *
  * Broken on purpose, one macro each, for Spin to find: README.md lists them.
  */
@@ -87,10 +85,10 @@ bool reported;
 #define MINE (token == _pid && version == seen_version + 1)
 #define DIES trouble > 0 -> trouble--; rest()
 
-#ifdef STRICT
-#define EXCUSED false
-#else
+#ifdef EXCUSE_LATE
 #define EXCUSED late
+#else
+#define EXCUSED false
 #endif
 
 #if defined(NO_GUARD)
@@ -316,7 +314,7 @@ decide:
 		:: shown == merged -> was_past = false; goto settle
 		:: shown == closed ->
 			was_past = false;
-#ifdef DELETE_FIRST
+#ifndef DELETE_LAST
 			shown = unseen;
 			last_look = unseen;
 			goto give_up
@@ -403,7 +401,7 @@ give_up: /* the merge request as recorded, or found by the branch's name */
 		:: get_mr()
 		:: DIES
 		fi;
-#ifdef DELETE_FIRST
+#ifndef DELETE_LAST
 		if
 		:: shown == merged || shown == locked -> judge()
 		:: shown == opened || shown == closed || shown == none
@@ -423,7 +421,7 @@ give_up: /* the merge request as recorded, or found by the branch's name */
 		:: DIES
 		fi
 	}
-#ifdef DELETE_FIRST
+#ifndef DELETE_LAST
 	atomic {
 		if
 		:: branch = false

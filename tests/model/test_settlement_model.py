@@ -58,12 +58,16 @@ class Broken:
 
 BROKEN: Final = {
     "a_settlement_without_a_guard": Broken(("NO_GUARD", NO_HOOKS), Breach.NOTHING_REOPENS),
-    "a_guard_without_the_version": Broken(("STATUS_ONLY", "TROUBLE=0", NO_HOOKS), Breach.MERGED_WINS),
+    "a_guard_without_the_version": Broken(
+        ("STATUS_ONLY", "DELETE_LAST", "EXCUSE_LATE", "TROUBLE=0", NO_HOOKS), Breach.MERGED_WINS
+    ),
     "a_guard_that_a_terminal_row_passes": Broken(("TERMINAL_NOT_GUARDED", NO_HOOKS), Breach.NOTHING_REOPENS),
     "a_fact_written_without_a_guard": Broken(("FACT_UNGUARDED", NO_HOOKS), Breach.NOTHING_REOPENS),
     "closed_and_not_read_again": Broken(("NO_REREAD", NO_HOOKS), Breach.MERGED_WINS),
     "a_sweep_that_settles_without_closing": Broken(("BLIND_SWEEP", NO_HOOKS), Breach.MERGED_WINS),
-    "a_payload_taken_for_the_truth": Broken(("PAYLOAD_BELIEVED",), Breach.MERGED_WINS),
+    "a_payload_taken_for_the_truth": Broken(
+        ("PAYLOAD_BELIEVED", "DELETE_LAST", "EXCUSE_LATE"), Breach.MERGED_WINS
+    ),
     "merging_taken_for_closed": Broken(("LOCKED_IS_CLOSED", NO_HOOKS), Breach.MERGED_WINS),
     "members_moved_in_a_second_transaction": Broken(("TWO_TRANSACTIONS", NO_HOOKS), Breach.AGREEMENT),
     "an_effect_before_its_commit": Broken(("EFFECT_BEFORE_COMMIT", NO_HOOKS), Breach.EFFECTS_FOLLOW),
@@ -73,10 +77,10 @@ BROKEN: Final = {
     "a_clean_up_by_the_winner_only": Broken(("WINNER_CLEANS", NO_HOOKS), Breach.NEVER_ENDS, Search.ENDS),
 }
 
-ACCEPTED: Final = {
-    "reopened_and_merged_after_our_last_look": Broken(("STRICT", NO_HOOKS), Breach.MERGED_WINS),
+LATE_DELETION: Final = {
+    "reopened_and_merged_after_our_last_look": Broken(("DELETE_LAST", NO_HOOKS), Breach.MERGED_WINS),
     "merged_between_the_clean_ups_look_and_its_delete": Broken(
-        ("REPORTED", NO_HOOKS), Breach.NEVER_ENDS, Search.ENDS
+        ("DELETE_LAST", "EXCUSE_LATE", "REPORTED", NO_HOOKS), Breach.NEVER_ENDS, Search.ENDS
     ),
 }
 
@@ -86,14 +90,7 @@ HOLDS: Final = {
         Search.RULES,
     ),
     "all_webhooks_lost_and_it_ends": (("PEOPLE=1", NO_HOOKS), Search.ENDS),
-    "branch_deleted_before_the_re_read_and_no_excuse": (
-        ("STRICT", "DELETE_FIRST", NO_HOOKS),
-        Search.RULES,
-    ),
-    "branch_deleted_before_the_re_read_and_it_ends": (
-        ("STRICT", "DELETE_FIRST", "PEOPLE=1", NO_HOOKS),
-        Search.ENDS,
-    ),
+    "two_at_once_and_no_excuse": ((NO_HOOKS,), Search.RULES),
 }
 
 
@@ -123,15 +120,15 @@ def test_a_guard_taken_out_is_missed(name: str, tmp_path: Path) -> None:
     _must_break(name, BROKEN[name], tmp_path)
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
-def test_an_accepted_gap_is_real(name: str, tmp_path: Path) -> None:
-    """What the model excuses does happen without the excuse: the assumption is needed, and named."""
-    _must_break(name, ACCEPTED[name], tmp_path)
+@pytest.mark.parametrize("name", LATE_DELETION)
+def test_a_branch_deleted_last_leaves_a_gap(name: str, tmp_path: Path) -> None:
+    """Deleting the branch after the settlement lets a late merge through: why it goes before the re-read."""
+    _must_break(name, LATE_DELETION[name], tmp_path)
 
 
 def test_settlement_holds_and_nothing_in_the_model_is_idle(tmp_path: Path) -> None:
     """Two at once through the whole model: no rule broken, and none holds because its race never happens."""
-    said = _verify(tmp_path, (), Search.RULES)
+    said = _verify(tmp_path, ("DELETE_LAST", "EXCUSE_LATE"), Search.RULES)
     _tell("two_at_once_through_everything", said)
     assert _errors(said) == 0, said
     told = re.findall(r"^unreached in proctype (\w+)\n((?:\t.*\n)+)", said, re.MULTILINE)
@@ -146,7 +143,7 @@ def test_no_variant_of_the_model_is_left_out() -> None:
     """Every switch in the model is thrown by some test here."""
     switches = re.findall(r"^#(?:ifn?def +|(?:el)?if +.*?defined\()(\w+)", MODEL.read_text(), re.MULTILINE)
     more = re.findall(r"defined\((\w+)\)", MODEL.read_text())
-    tried = [broken.defines for broken in (*BROKEN.values(), *ACCEPTED.values())]
+    tried = [broken.defines for broken in (*BROKEN.values(), *LATE_DELETION.values())]
     tried += [defines for defines, _ in HOLDS.values()]
     thrown = {define.partition("=")[0] for defines in tried for define in defines}
     assert {*switches, *more} - SIZES == thrown - SIZES
