@@ -20,7 +20,7 @@ from tests.conftest import MakeConnection
 from tests.support.barriers import LockWatch, Seen, StopAt, at_once, beside
 from tests.support.engine import enqueue, new_request, require_no_violations
 from tests.support.guards import weaken_key, weaken_statement
-from tests.support.replicas import MEMBERS_FAIL, claimed, replicas
+from tests.support.replicas import MEMBERS_FAIL, claimed, replicas, warmed
 from tests.support.tables import count
 
 TWINS: Final = 12
@@ -56,6 +56,7 @@ async def submit_twins(
     contexts: list[Context], request: NewRequest, idempotency: Idempotency | None
 ) -> Counter[Any]:
     """The same submit TWINS times at once, from all replicas; how often each answer came."""
+    await warmed(contexts)
     answers = await at_once(
         *(
             submit_until_known(contexts[number % len(contexts)], [request], idempotency)
@@ -178,6 +179,7 @@ async def failed_operation(ctx: Context) -> OperationId:
 
 async def retry_together(contexts: list[Context], operation_id: OperationId) -> Counter[str]:
     """Eight retries of one failed request at once; how often each answer came."""
+    await warmed(contexts)
     answers = await at_once(
         *(retry(contexts[number % 2], operation_id, actor="alice") for number in range(8))
     )

@@ -20,7 +20,7 @@ from tests.conftest import MakeConnection
 from tests.support.barriers import LockWatch, Seen, StopAt, at_once, beside
 from tests.support.engine import enqueue, new_request, partition, require_no_violations
 from tests.support.guards import weaken_key, weaken_statement
-from tests.support.replicas import LANDED, MEMBERS_FAIL, claimed, replicas
+from tests.support.replicas import LANDED, MEMBERS_FAIL, claimed, replicas, warmed
 from tests.support.tables import count, rows
 
 RIVALS: Final = 10
@@ -31,6 +31,7 @@ UNCHANGED: Final = "WHERE b.status = j.before_status AND b.version = j.version"
 
 async def submit_rivals(contexts: list[Context], action: Action = Action.APPLY) -> Counter[str]:
     """RIVALS requests for one relation at once, each with its own id; how often each answer came."""
+    await warmed(contexts)
     answers = await at_once(
         *(
             submit(contexts[number % len(contexts)], [new_request(action=action)], caller="portal")

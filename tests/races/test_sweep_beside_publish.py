@@ -39,7 +39,6 @@ STOPS = (
     "publish.before_merge_request",
     "publish.after_merge_request",
 )
-RECORDS = ("batch_record_head_if_running", "batch_record_merge_request_if_running")
 
 
 @pytest.fixture
@@ -75,8 +74,11 @@ async def sweep_in_the_middle(
         with connection.cursor() as cursor:
             cursor.execute("UPDATE merge_batch SET deadline_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
         assert await reconcile(sweeper, report.batch_id, via=Via.SWEEP) is Reconciled.SETTLED
+        settled = await batch_of(sweeper, report.batch_id)
     assert publishing.result() is not Reconciled.SETTLED
-    return await batch_of(sweeper, report.batch_id)
+    after = await batch_of(sweeper, report.batch_id)
+    assert (after.version, after.mr_iid) == (settled.version, settled.mr_iid), "written after its end"
+    return after
 
 
 async def require_nothing_left(ctx: Context, batch: BatchRow) -> None:
@@ -104,14 +106,14 @@ async def test_a_batch_swept_while_it_is_published_leaves_nothing_at_gitlab(
         await require_no_violations(sweeper)
 
 
-async def test_without_the_guards_on_its_records_publish_goes_on_with_a_settled_batch(
+async def test_without_the_guard_on_its_record_publish_writes_to_a_settled_batch(
     simulator: Running, database_url: str, connect: MakeConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same sweep, but head and merge request are recorded whatever the batch is: they stay behind."""
-    for name in RECORDS:
-        weaken_statement(monkeypatch, name, " AND b.status = 1 AND b.version = %(version)s")
-    points = StopAt("publish.before_commit")
+    """The same sweep, but the merge request is recorded whatever the batch is: its end is overwritten."""
+    weaken_statement(
+        monkeypatch, "batch_record_merge_request_if_running", " AND b.status = 1 AND b.version = %(version)s"
+    )
+    points = StopAt("publish.after_merge_request")
     async with two_replicas(simulator, database_url, points) as (publisher, sweeper):
-        batch = await sweep_in_the_middle(publisher, sweeper, points, connect())
-        with pytest.raises(AssertionError):
-            await require_nothing_left(sweeper, batch)
+        with pytest.raises(AssertionError, match="written after its end"):
+            await sweep_in_the_middle(publisher, sweeper, points, connect())

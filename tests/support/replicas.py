@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, cast
@@ -22,7 +23,7 @@ from gitlab_sync.points import FaultPoints
 from gitlab_sync.rounds import RoundReport, RoundResult, claim
 from gitlab_sync.settlement import Ending
 from gitlab_sync.states import BatchStatus, Via
-from gitlab_sync.store import batches
+from gitlab_sync.store import batches, probes
 from gitlab_sync.verdict import MemberFate
 from tests.support.engine import PARTITION, engine_context
 
@@ -79,6 +80,13 @@ async def replicas(
             )
             for index in range(count)
         ]
+
+
+async def warmed(contexts: Sequence[Context]) -> None:
+    """Connect every pool to its size first, so that works that start together really read together."""
+    for ctx in contexts:
+        reads = (ctx.db.read("warm", probes.is_alive) for _ in range(ctx.db.pool.size))
+        await asyncio.gather(*reads)
 
 
 async def claim_on(ctx: Context, key: str = PARTITION) -> RoundReport:
