@@ -4,7 +4,18 @@ Never knows a statement: `store` brings those. Who uses it sees `Database`, `Ses
 `errors.py`.
 """
 
-from gitlab_sync.db.database import Abandon, Confirm, Database, Observer
+from gitlab_sync.db.database import Abandon, Database, Observer, run_again
+from gitlab_sync.db.resolver import Confirm
 from gitlab_sync.db.session import Row, RunAgain, Session, StatementText
 
-__all__ = ["Abandon", "Confirm", "Database", "Observer", "Row", "RunAgain", "Session", "StatementText"]
+__all__ = [
+    "Abandon",
+    "Confirm",
+    "Database",
+    "Observer",
+    "Row",
+    "RunAgain",
+    "Session",
+    "StatementText",
+    "run_again",
+]

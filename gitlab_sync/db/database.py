@@ -8,13 +8,17 @@ Races considered:
 A  deadlock or lock wait: the server may have undone a part only. Always ROLLBACK (or drop the connection),
    then the whole function again with a fresh attempt token; never one statement again.
 B  the connection is lost before COMMIT was sent: nothing is committed; again on a new connection.
-C  the connection is lost while COMMIT is in flight: unknown, never "failed". `confirm` looks on a new
-   connection, with a locking read, for the attempt's token: found, the result computed before COMMIT is the
-   answer; not found, again.
-D  the caller is cancelled: before COMMIT the connection is dropped. Once COMMIT is sent it is waited for
-   under its own limit, so that a connection with a commit in flight is never handed on.
+C  the connection is lost while COMMIT is in flight: unknown, never "failed". `resolver` looks for what the
+   attempt left behind: found, the result computed before COMMIT is the answer; not found, again. An attempt
+   that was not found may have been covered by somebody's later move, so if the next one then fails for want
+   of a database, the answer is CommitUnknown and not "nothing was committed".
+D  the caller is cancelled: before COMMIT the connection is dropped, and a statement at work is ended at the
+   server. Once COMMIT is sent, it and its connection belong to a task of the port, which gives the connection
+   back when the answer is there; the caller is held until then, unless it is cancelled a second time.
 E  a duplicate key or a domain error inside `work`: ROLLBACK at once, because a lost INSERT keeps its locks
    until then.
+F  everything takes its time: one call ends within CALL_LIMIT_S, as unavailable, or as unknown if a COMMIT is
+   on its way.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import aiomysql
@@ -33,21 +38,20 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from gitlab_sync.db.limits import CALL_LIMIT_S, COMMIT_LIMIT_S, STATEMENT_LIMIT_S
 from gitlab_sync.db.pool import Pool
+from gitlab_sync.db.resolver import Confirm, is_durable, roll_back
 from gitlab_sync.db.session import AttemptToken, RetryTransaction, Session, public_error, translate
 from gitlab_sync.db.taxonomy import ErrorClass, may_have_committed
-from gitlab_sync.errors import CommitUnknown, DatabaseError, DatabaseUnavailable
+from gitlab_sync.errors import CommitUnknown, DatabaseBusy, DatabaseUnavailable
 from gitlab_sync.setting_values import DatabaseTarget
 from gitlab_sync.telemetry import TransactionResult
 
 T = TypeVar("T")
 Work = Callable[[Session], Awaitable[T]]
-Confirm = Callable[[Session, AttemptToken], Awaitable[bool]]
 
 ATTEMPTS: Final = 5
-STATEMENT_LIMIT_S: Final = 15.0
-COMMIT_LIMIT_S: Final = 15.0
-RESOLVE_ATTEMPTS: Final = 8
+READ_ATTEMPTS: Final = 3
 
 
 class Observer(Protocol):
@@ -70,6 +74,19 @@ class Abandon(Exception):
         self.value = value
 
 
+async def run_again(_session: Session, _token: AttemptToken) -> bool:
+    """A `confirm` for work that does no harm when done twice: a lost COMMIT is simply done again."""
+    return False
+
+
+@dataclass(slots=True)
+class _Call:
+    """What is known about the COMMITs of one call of `transaction`."""
+
+    is_open: bool = False  # one was sent, and whether it took effect has not been seen
+    was_lost: bool = False
+
+
 class Database:
     """The writer database behind a pool.
 
@@ -81,13 +98,25 @@ class Database:
         self.pool = Pool(target, size=size)
         self.statement_seen: Callable[[str], None] = lambda _name: None
         self._observer = observer or _Silent()
+        self._commits: set[asyncio.Task[bool]] = set()
 
     async def close(self) -> None:
+        """Wait for COMMITs on their way, each within its limit, then close every connection."""
+        if self._commits:
+            await asyncio.wait(self._commits)
         await self.pool.close()
 
     async def read(self, name: str, work: Work[T]) -> T:
         """Run reads outside of any transaction; a dead connection is replaced once. Never decides a write."""
-        return await self._retrying(name, lambda: self._read_once(work), attempts=3)
+        result = TransactionResult.FAILED
+        try:
+            answer = await self._retrying(lambda: self._read_once(work), READ_ATTEMPTS)
+            result = TransactionResult.COMMITTED
+            return answer
+        except RetryTransaction as error:
+            raise public_error(error) from error
+        finally:
+            self._observer.transaction_ended(name, result)
 
     async def transaction(self, name: str, work: Work[T], *, confirm: Confirm | None = None) -> T:
         """Run `work` in one transaction and commit it.
@@ -98,29 +127,50 @@ class Database:
         read-only, CommitUnknown when COMMIT's answer is lost and `confirm` (None, or unreachable) could not
         find it out, and whatever `work` raises, after ROLLBACK.
         """
-        return await self._retrying(name, lambda: self._transaction_once(work, confirm), attempts=ATTEMPTS)
-
-    async def _retrying(self, name: str, run: Callable[[], Awaitable[T]], *, attempts: int) -> T:
+        call = _Call()
         result = TransactionResult.FAILED
         try:
-            async for attempt in AsyncRetrying(
-                stop=stop_after_attempt(attempts),
-                wait=wait_random_exponential(multiplier=0.01, max=0.5),
-                retry=retry_if_exception_type(RetryTransaction),
-                before_sleep=self._before_retry,
-                reraise=True,
-            ):
-                with attempt:
-                    answer = await run()
-                    result = TransactionResult.COMMITTED
-                    return answer
+            answer = await self._in_time(work, confirm, call)
+            result = TransactionResult.RESOLVED if call.was_lost else TransactionResult.COMMITTED
+            return answer
         except Abandon as abandoned:
             result = TransactionResult.ROLLED_BACK
             return abandoned.value  # type: ignore[return-value]  # the work's own type travels through Abandon
-        except RetryTransaction as error:
-            raise public_error(error) from error
+        except CommitUnknown:
+            result = TransactionResult.UNKNOWN
+            raise
         finally:
             self._observer.transaction_ended(name, result)
+
+    async def _in_time(self, work: Work[T], confirm: Confirm | None, call: _Call) -> T:
+        """All attempts, within the limit of a call. No error that means "not committed" while one is open."""
+        limit = asyncio.timeout(CALL_LIMIT_S)
+        try:
+            async with limit:
+                return await self._retrying(lambda: self._transaction_once(work, confirm, call), ATTEMPTS)
+        except (RetryTransaction, DatabaseBusy, DatabaseUnavailable) as error:
+            if call.is_open:
+                raise CommitUnknown("the answer to COMMIT was lost, and the database went away") from error
+            if isinstance(error, RetryTransaction):
+                raise public_error(error) from error
+            raise
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if call.is_open:
+                raise CommitUnknown(f"no answer to COMMIT within {CALL_LIMIT_S} s") from error
+            raise DatabaseUnavailable(f"the transaction was not over within {CALL_LIMIT_S} s") from error
+
+    async def _retrying(self, run: Callable[[], Awaitable[T]], attempts: int) -> T:
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(attempts),
+            wait=wait_random_exponential(multiplier=0.01, max=0.5),
+            retry=retry_if_exception_type(RetryTransaction),
+            before_sleep=self._before_retry,
+            reraise=True,
+        ):
+            with attempt:
+                return await run()
         raise AssertionError("unreachable: AsyncRetrying ends by returning or raising")
 
     def _before_retry(self, state: RetryCallState) -> None:
@@ -140,21 +190,16 @@ class Database:
         finally:
             self.pool.release(connection, is_clean=is_clean)
 
-    async def _transaction_once(self, work: Work[T], confirm: Confirm | None) -> T:
+    async def _transaction_once(self, work: Work[T], confirm: Confirm | None, call: _Call) -> T:
         connection = await self.pool.acquire()
         session = self._session(connection)
-        is_clean = False
         try:
             answer = await self._run_work(connection, session, work)
-            is_committed = await self._commit(connection)
-            is_clean = is_committed
-        except Exception:
-            is_clean = await _roll_back(connection)
+        except BaseException as error:
+            await self._undo(connection, error)
             raise
-        finally:
-            self.pool.release(connection, is_clean=is_clean)
-        if not is_committed:
-            await self._resolve(session.token, confirm)
+        if not await self._commit(connection, call):
+            await self._resolve(session.token, confirm, call)
         return answer
 
     async def _run_work(self, connection: aiomysql.Connection, session: Session, work: Work[T]) -> T:
@@ -166,64 +211,62 @@ class Database:
             raise translate(error) from error
         return await work(session)
 
-    async def _commit(self, connection: aiomysql.Connection) -> bool:
+    async def _undo(self, connection: aiomysql.Connection, error: BaseException) -> None:
+        """ROLLBACK, or drop the connection if the caller was cancelled; its place is free in any case."""
+        is_clean = False
+        try:
+            if isinstance(error, Exception):
+                is_clean = await roll_back(self.pool, connection)
+        finally:
+            self.pool.release(connection, is_clean=is_clean)
+
+    async def _commit(self, connection: aiomysql.Connection, call: _Call) -> bool:
         """Send COMMIT and wait for its answer, also when the caller is cancelled meanwhile.
 
-        False: the answer is lost.
+        False: the answer is lost. Raises RetryTransaction if the server refused.
         """
-        sending = asyncio.ensure_future(self._send_commit(connection))
+        was_open, call.is_open = call.is_open, True
+        sending = asyncio.create_task(self._send_commit(connection))
+        self._commits.add(sending)
+        sending.add_done_callback(self._commits.discard)
         try:
-            return await asyncio.shield(sending)
+            is_answered = await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait({sending}, timeout=COMMIT_LIMIT_S)
-            if not sending.done() or sending.exception() is not None:
-                connection.close()
+            await asyncio.wait({sending})
             raise
+        except RetryTransaction:
+            call.is_open = was_open
+            raise
+        call.is_open = not is_answered
+        return is_answered
 
     async def _send_commit(self, connection: aiomysql.Connection) -> bool:
+        """Owns the connection: whatever happens to the caller, it is given back here, once."""
+        is_clean = False
         try:
             async with asyncio.timeout(COMMIT_LIMIT_S):
                 await connection.commit()
-            return True
+            is_clean = True
         except Exception as error:
             translated = translate(error)
             if isinstance(translated, RetryTransaction) and not may_have_committed(translated.code):
                 raise translated from error
-            return False
+            self.pool.forsake(connection)
+        finally:
+            self.pool.release(connection, is_clean=is_clean)
+        return is_clean
 
-    async def _resolve(self, token: AttemptToken, confirm: Confirm | None) -> None:
+    async def _resolve(self, token: AttemptToken, confirm: Confirm | None, call: _Call) -> None:
         """Return if the attempt with `token` is durable.
 
-        Raises RetryTransaction if it is not, CommitUnknown if nobody can tell.
+        Raises RetryTransaction if it is not to be found, CommitUnknown if nobody can tell.
         """
+        call.was_lost = True
         self.pool.drop_idle()
         self._observer.transaction_retried("commit answer lost")
-        if confirm is None:
-            raise CommitUnknown("the answer to COMMIT was lost")
-        is_durable = False
-        try:
-            async for attempt in AsyncRetrying(
-                stop=stop_after_attempt(RESOLVE_ATTEMPTS),
-                wait=wait_random_exponential(multiplier=0.05, max=2),
-                retry=retry_if_exception_type((RetryTransaction, DatabaseUnavailable)),
-                reraise=True,
-            ):
-                with attempt:
-                    is_durable = await self._confirm_once(token, confirm)
-        except DatabaseError as error:
-            raise CommitUnknown("the answer to COMMIT was lost and the database cannot be asked") from error
-        if not is_durable:
+        if not await is_durable(self.pool, self._session, token, confirm):
             raise RetryTransaction(2013, "COMMIT did not arrive", ErrorClass.RECONNECT)
-
-    async def _confirm_once(self, token: AttemptToken, confirm: Confirm) -> bool:
-        connection = await self.pool.acquire()
-        try:
-            await connection.begin()
-            return await confirm(self._session(connection), token)
-        except Exception as error:
-            raise translate(error) from error
-        finally:
-            self.pool.release(connection, is_clean=await _roll_back(connection))
+        call.is_open = False
 
     def _session(self, connection: aiomysql.Connection) -> Session:
         return Session(
@@ -231,20 +274,5 @@ class Database:
             token=AttemptToken(os.urandom(16)),
             statement_limit_s=STATEMENT_LIMIT_S,
             observe=self.statement_seen,
+            forsake=self.pool.forsake,
         )
-
-
-async def _roll_back(connection: aiomysql.Connection) -> bool:
-    """Undo what is open.
-
-    True: the connection is clean; False: it is closed or of unknown state and must be dropped.
-    """
-    if connection.closed:
-        return False
-    try:
-        async with asyncio.timeout(STATEMENT_LIMIT_S):
-            await connection.rollback()
-    except Exception:  # noqa: BLE001  whatever it was, the connection is dropped
-        connection.close()
-        return False
-    return True

@@ -1,30 +1,37 @@
 """Connections to the database: bounded, fresh, and clean when handed on.
 
 The driver's own pool is not used: its waiters can starve, it connects under its lock and it hands on
-session state. Rules: acquire has a deadline; connecting happens outside any lock with a deadline over the
-whole handshake; whatever is not clean when it comes back (closed, in a transaction, or said to be dirty) is
-closed, which costs half a millisecond; connections are recycled by their age.
+session state. Rules: acquire has a deadline and serves in the order of asking; connecting happens outside any
+lock with a deadline over the whole handshake; whatever is not clean when it comes back (closed, in a
+transaction, not in autocommit mode, with bytes nobody has read, or said to be dirty) is closed, which costs
+half a millisecond; the same is looked at again when an idle one is handed out, without asking the server;
+connections are recycled by their age. What a closed one has left running is ended at the server (`orphans`).
 
 Races considered:
 A  a caller is cancelled while it waits for a place: the semaphore gives the place to the next one.
 B  a caller is cancelled while connecting: the half-made connection is closed, the place is given back.
-C  the server restarts: idle connections are dead; whoever meets the first one calls `drop_idle`.
+C  the server restarts or ends an idle connection: its last words or its end are seen before it is handed
+   out; what died unseen costs one attempt, whose owner calls `drop_idle`.
+D  the pool is closed while connections are in use: each is closed when it comes back.
+Not seen here: a proxy that resets isolation or time zone behind our back; `startup` refuses one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
+import contextlib
 import time
-from typing import Any, Final
+from typing import Final
 
 import aiomysql
 
+from gitlab_sync.db.connection import open_connection
+from gitlab_sync.db.limits import ACQUIRE_LIMIT_S, CONNECT_LIMIT_S, LOCK_WAIT_S, RECYCLE_AFTER_S
+from gitlab_sync.db.orphans import Orphans
 from gitlab_sync.db.session import translate
-from gitlab_sync.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable
-from gitlab_sync.setting_values import DatabaseTarget, Tls
+from gitlab_sync.errors import DatabaseBusy, DatabaseUnavailable
+from gitlab_sync.setting_values import DatabaseTarget
 
-LOCK_WAIT_S: Final = 3
 SESSION_INIT: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     (
@@ -32,6 +39,7 @@ SESSION_INIT: Final = (
         f"SESSION lock_wait_timeout = {LOCK_WAIT_S}"
     ),
 )
+QUIT_LIMIT_S: Final = 1.0
 
 
 class Pool:
@@ -42,10 +50,11 @@ class Pool:
         target: DatabaseTarget,
         *,
         size: int,
-        acquire_limit_s: float = 5.0,
-        connect_limit_s: float = 5.0,
-        recycle_after_s: float = 1800.0,
+        acquire_limit_s: float = ACQUIRE_LIMIT_S,
+        connect_limit_s: float = CONNECT_LIMIT_S,
+        recycle_after_s: float = RECYCLE_AFTER_S,
     ) -> None:
+        self.orphans = Orphans(lambda: open_connection(target, ()))
         self._target = target
         self._places = asyncio.Semaphore(size)
         self._size = size
@@ -54,6 +63,7 @@ class Pool:
         self._recycle_after_s = recycle_after_s
         self._idle: list[tuple[aiomysql.Connection, float]] = []
         self._born: dict[int, float] = {}
+        self._is_closed = False
 
     @property
     def free_places(self) -> int:
@@ -83,11 +93,19 @@ class Pool:
     def release(self, connection: aiomysql.Connection, *, is_clean: bool) -> None:
         """Give a connection back; a dirty, closed or half-way one is closed."""
         born = self._born.pop(id(connection), 0.0)
-        if is_clean and not connection.closed and not connection.get_transaction_status():
+        if is_clean and not self._is_closed and _is_at_rest(connection):
             self._idle.append((connection, born))
-        elif not connection.closed:
+        else:
             connection.close()
         self._places.release()
+
+    def forsake(self, connection: aiomysql.Connection) -> None:
+        """Close a connection whose answer nobody will read, and end at the server what it was doing.
+
+        Its place is still its holder's, to be given back with `release`.
+        """
+        connection.close()
+        self.orphans.end(connection)
 
     def drop_idle(self) -> None:
         """Close every idle connection: the server they lead to has restarted or is no longer the writer."""
@@ -95,25 +113,31 @@ class Pool:
             self._idle.pop()[0].close()
 
     async def close(self) -> None:
-        """Close what is idle; connections in use are closed by whoever holds them."""
+        """Close what is idle, in order; a connection in use is closed when it is given back."""
+        self._is_closed = True
         while self._idle:
             connection, _ = self._idle.pop()
-            await connection.ensure_closed()
+            with contextlib.suppress(TimeoutError, OSError):
+                async with asyncio.timeout(QUIT_LIMIT_S):
+                    await connection.ensure_closed()
+            connection.close()
+        await self.orphans.aclose()
 
     def _take_idle(self) -> aiomysql.Connection | None:
         while self._idle:
             connection, born = self._idle.pop()
-            if not connection.closed and time.monotonic() - born < self._recycle_after_s:
+            if _is_at_rest(connection) and time.monotonic() - born < self._recycle_after_s:
                 self._born[id(connection)] = born
                 return connection
             connection.close()
         return None
 
     async def _connect(self) -> aiomysql.Connection:
+        if self._is_closed:
+            raise DatabaseUnavailable("the pool is closed")
         try:
             async with asyncio.timeout(self._connect_limit_s):
-                connection = await aiomysql.connect(**_connect_arguments(self._target))
-                await _initialise(connection, self._target)
+                connection = await open_connection(self._target, SESSION_INIT)
         except Exception as error:
             translated = translate(error)
             if isinstance(translated, DatabaseBusy):
@@ -123,40 +147,13 @@ class Pool:
         return connection
 
 
-async def _initialise(connection: aiomysql.Connection, target: DatabaseTarget) -> None:
-    try:
-        if target.tls is Tls.REQUIRED:
-            await _require_tls(connection)
-        async with connection.cursor() as cursor:
-            for command in SESSION_INIT:
-                await cursor.execute(command)
-    except BaseException:
-        connection.close()
-        raise
+def _is_at_rest(connection: aiomysql.Connection) -> bool:
+    """Whether the connection is open, in autocommit mode, outside of a transaction, and has been read out.
 
-
-async def _require_tls(connection: aiomysql.Connection) -> None:
-    """The driver goes on in plain text when the server offers no TLS: look at the cipher."""
-    async with connection.cursor() as cursor:
-        await cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
-        found = await cursor.fetchone()
-    if not found or not found[1]:
-        raise DatabaseError("tls=required, but the server gave a connection without TLS")
-
-
-def _connect_arguments(target: DatabaseTarget) -> dict[str, Any]:
-    arguments: dict[str, Any] = {
-        "host": target.host,
-        "port": target.port,
-        "user": target.user,
-        "password": target.password.reveal(),
-        "db": target.name,
-        "charset": "utf8mb4",
-        "autocommit": True,
-        "local_infile": False,
-    }
-    if target.unix_socket:
-        arguments["unix_socket"] = target.unix_socket
-    if target.tls is Tls.REQUIRED:
-        arguments["ssl"] = ssl.create_default_context()
-    return arguments
+    By the flags of the server's last answer. Bytes that wait unread are an answer nobody asked for: the
+    server's last words before it hung up, or the rest of something that went wrong.
+    """
+    if connection.closed or connection.get_transaction_status() or not connection.get_autocommit():
+        return False
+    reader = connection._reader  # noqa: SLF001  the driver tells this to its own pool only
+    return not (reader._eof_received or reader._buffer or reader.exception())  # noqa: SLF001

@@ -3,8 +3,14 @@
 Translates the driver's errors.
 
 A session lives inside one transaction or one read and is never kept. Every statement runs under a limit,
-because the driver has no read timeout of its own; a limit that fires leaves the connection in an unknown
-state, so it is closed.
+because the driver has no read timeout of its own.
+
+Races considered:
+A  the limit fires, the connection is lost, or the caller is cancelled while a statement runs: the connection
+   is in an unknown state and the statement runs on at the server, with its locks. The connection is forsaken:
+   closed here, and ended there by a KILL (`orphans`).
+B  the caller is cancelled between two statements: its holder drops the connection, the server sees that and
+   rolls back.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from typing import Any, NewType, Protocol
 import aiomysql
 import pymysql.err
 
-from gitlab_sync.db.taxonomy import ErrorClass, classify, duplicate_key_name, explain
+from gitlab_sync.db.taxonomy import CLIENT_CODES, ErrorClass, classify, duplicate_key_name, explain
 from gitlab_sync.errors import (
     DatabaseBusy,
     DatabaseDefect,
@@ -100,11 +106,13 @@ class Session:
         token: AttemptToken,
         statement_limit_s: float,
         observe: Callable[[str], None],
+        forsake: Callable[[aiomysql.Connection], None],
     ) -> None:
         self.token = token
         self._connection = connection
         self._statement_limit_s = statement_limit_s
         self._observe = observe
+        self._forsake = forsake
 
     async def execute(self, statement: StatementText, parameters: Mapping[str, Any] | None = None) -> int:
         """Run a write; the answer is the number of rows changed."""
@@ -133,13 +141,30 @@ class Session:
                 cursor = await self._connection.cursor(aiomysql.DictCursor)
                 await cursor.execute(statement.text, dict(parameters or {}) or None)
                 return cursor
+        except asyncio.CancelledError:
+            self._forsake(self._connection)
+            raise
         except Exception as error:
             translated = translate(error)
-            if isinstance(translated, RetryTransaction) and translated.error_class is not ErrorClass.RETRY:
+            if is_connection_lost(translated):
+                self._forsake(self._connection)
+            elif not _leaves_in_step(translated):
                 self._connection.close()
             if translated is error:
                 raise
             raise translated from error
+
+
+def _leaves_in_step(error: BaseException) -> bool:
+    """Whether the server has said `error` and takes the next command on the same connection."""
+    if isinstance(error, RetryTransaction):
+        return error.error_class is ErrorClass.RETRY
+    return isinstance(error, DatabaseError)  # others come from reading an answer, maybe halfway
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Whether the server may not know that nobody waits for it: it did not say `error`, this side did."""
+    return isinstance(error, RetryTransaction) and error.code in CLIENT_CODES
 
 
 def public_error(error: RetryTransaction) -> DatabaseError:

@@ -62,6 +62,9 @@ _CLASSES: Final[dict[ErrorClass, dict[int, str]]] = {
     },
 }
 
+#: Numbers that only a client gives: the server has not answered, and may still be at work.
+CLIENT_CODES: Final = frozenset({2006, 2013, 2014})
+
 _BY_CODE: Final = {code: error_class for error_class, codes in _CLASSES.items() for code in codes}
 
 
