@@ -1,63 +1,169 @@
-"""`doctor`: what can be wrong, and how to mend it. Read-only."""
+"""`doctor`: what can be wrong, and how to mend it. Read-only.
+
+The answer goes to stdout, progress to stderr. Exit 1 for anything wrong and for anything that could not be
+looked at; a note alone is no reason.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from gitlab_sync.cli.failures import ExitCode
-from gitlab_sync.cli.output import JsonOption, say, say_json, say_table
+from gitlab_sync.cli.failures import ExitCode, Failure
+from gitlab_sync.cli.output import JsonOption, note, plain, say, say_json
 from gitlab_sync.cli.running import on_engine
 from gitlab_sync.errors import ConfigError
 
 if TYPE_CHECKING:
     from gitlab_sync.context import Context
-    from gitlab_sync.store.views import Violation
+    from gitlab_sync.doctor import Finding
+    from gitlab_sync.invariants import Progress
 
-Finding = tuple[str, str, str]
+TELL_EVERY_S: Final = 5.0
+_INVARIANT_REMEDY: Final = (
+    "this must not be: stop writing by hand, keep the rows as they are, and look at this subject's history "
+    "with `gitlab-sync requests show` or `batches show`"
+)
+_LIVENESS_REMEDY: Final = (
+    "see that a replica with this role runs and reaches the database: `gitlab-sync serve`"
+)
+_SERVICE: Final = (
+    "invariant_nothing_stuck",
+    "invariant_batch_is_looked_at",
+    "invariant_notification_is_tried",
+)
 
 
 def doctor(
     *,
     invariants: Annotated[
-        bool, typer.Option("--invariants", help="Only look for rows that contradict each other.")
+        bool, typer.Option("--invariants", help="Look for rows that contradict each other.")
+    ] = False,
+    database: Annotated[
+        bool,
+        typer.Option("--database", help="Look at the server: who blocks whom, idle transactions, settings."),
+    ] = False,
+    recent: Annotated[
+        bool, typer.Option("--recent", help="Rows that are active or moved in the last 24 h (the default).")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every row, in pages with pauses: minutes for millions.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check server, schema and rows. Exit 1 if something is found."""
-    findings = on_engine(_invariants if invariants else _everything)
+    if recent and full:
+        raise Failure(ExitCode.USAGE, ["--recent and --full exclude each other"])
+    looks: list[Callable[[Context], Awaitable[list[Finding]]]] = []
+    if database:
+        looks.append(_database)
+    if invariants or not database:
+        looks.append(lambda ctx: _invariants(ctx, is_full=full))
+
+    async def work(ctx: Context) -> list[Finding]:
+        found = [] if invariants or database else await _schema(ctx)
+        for look in looks if not found else ():  # without a fitting schema the rows cannot be asked for
+            found += await look(ctx)
+        return found
+
+    findings = on_engine(work)
+    _tell(findings, as_json=as_json, what=_what(is_invariants=invariants, is_database=database))
+
+
+def _what(*, is_invariants: bool, is_database: bool) -> str:
+    if is_database:
+        both = ", and the invariants hold" if is_invariants else ""
+        return f"nobody is blocked, the server's settings carry the guarantees{both}"
+    return "the invariants hold" if is_invariants else "server and schema fit, the invariants hold"
+
+
+def _tell(findings: Sequence[Finding], *, as_json: bool, what: str) -> None:
+    from gitlab_sync.doctor import Kind
+
+    is_healthy = all(one.kind is Kind.NOTE for one in findings)
     if as_json:
-        say_json(
-            [{"check": check, "subject": subject, "detail": detail} for check, subject, detail in findings]
-        )
-    elif findings:
-        say_table(("check", "subject", "detail"), findings, empty="")
+        say_json([_as_json(one) for one in findings])
     else:
-        say(
-            "nothing found: "
-            + ("the invariants hold" if invariants else "server and schema fit, the invariants hold")
-        )
-    if findings:
+        for one in findings:
+            say(f"{one.kind}: {one.check}, {plain(one.subject)}: {one.detail}")
+            say(f"  remedy: {one.remedy}")
+        if is_healthy:
+            say(f"nothing found: {what}")
+    if not is_healthy:
         raise typer.Exit(ExitCode.FOUND)
 
 
-async def _everything(ctx: Context) -> list[Finding]:
-    """Without a fitting schema the invariants cannot be asked for."""
+def _as_json(one: Finding) -> dict[str, Any]:
+    return {
+        "kind": one.kind.value,
+        "check": one.check,
+        "subject": one.subject,
+        "detail": one.detail,
+        "remedy": one.remedy,
+    }
+
+
+async def _schema(ctx: Context) -> list[Finding]:
+    from gitlab_sync.doctor import Finding, Kind
     from gitlab_sync.startup import check_database
 
     try:
         await check_database(ctx.db)
     except ConfigError as error:
-        return [("database", "server or schema", problem) for problem in error.problems]
-    return await _invariants(ctx)
+        return [
+            Finding(Kind.PROBLEM, "database", "server or schema", problem, "as it says")
+            for problem in error.problems
+        ]
+    return []
 
 
-async def _invariants(ctx: Context) -> list[Finding]:
-    from gitlab_sync.invariants import find_violations
+async def _database(ctx: Context) -> list[Finding]:
+    from gitlab_sync.doctor import examine_database
 
-    return [_finding(violation) for violation in await find_violations(ctx.db)]
+    return await examine_database(ctx.db)
 
 
-def _finding(violation: Violation) -> Finding:
-    return violation.invariant, violation.subject, violation.detail
+async def _invariants(ctx: Context, *, is_full: bool) -> list[Finding]:
+    from gitlab_sync.doctor import Finding, Kind
+    from gitlab_sync.invariants import LIMIT, Scope, examine
+
+    scope = Scope.FULL if is_full else Scope.RECENT
+    examined = await examine(ctx.db, scope, tell=_Teller().tell)
+    found = [
+        Finding(Kind.PROBLEM, one.invariant, one.subject, one.detail, _remedy(one.invariant))
+        for one in examined.violations
+    ]
+    return found + [
+        Finding(
+            Kind.PROBLEM,
+            name,
+            "in all",
+            f"{count} findings, the first {LIMIT} are shown",
+            _remedy(name),
+        )
+        for name, count in examined.found.items()
+        if count > LIMIT
+    ]
+
+
+def _remedy(invariant: str) -> str:
+    return _LIVENESS_REMEDY if invariant in _SERVICE else _INVARIANT_REMEDY
+
+
+class _Teller:
+    """Says on stderr how far the walk is: each table when it is through, a long one now and then."""
+
+    def __init__(self) -> None:
+        self._told_at = time.monotonic()
+
+    def tell(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress.is_done:
+            note(f"{progress.table}: {progress.rows} rows looked at")
+        elif now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            share = f", {100 * progress.at_id // progress.last_id} %" if progress.last_id else ""
+            note(f"{progress.table}: {progress.rows} rows so far{share}")

@@ -1,0 +1,11 @@
+"""What can be wrong around gitlab-sync, found and told with its remedy. Read-only.
+
+`database` asks the server, the other modules judge what it says: pure, values in, findings out. Rows that
+contradict each other are `gitlab_sync.invariants`' matter. Never acts: a connection is named, never killed.
+"""
+
+from gitlab_sync.doctor.blocking import Patience
+from gitlab_sync.doctor.database import examine_database
+from gitlab_sync.doctor.finding import Finding, Kind
+
+__all__ = ["Finding", "Kind", "Patience", "examine_database"]
