@@ -6,7 +6,7 @@ never calls GitLab.
 
 Races considered:
 A  the same Idempotency-Key twice at once: `uk_request_id` lets one in; the other waits for it, then answers
-   with the winner's result, or TwinInFlight when it cannot wait longer.
+   with the winner's result, or TwinInFlight when it has waited for one lock wait; it does not wait again.
 B  the same operation_id twice: `uk_operation_operation_id`; equal content is "already queued", other
    content is refused.
 C  two requests for one relation: `uk_relation` or the compare-and-swap on status and version refuses one,
@@ -20,13 +20,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
+from gitlab_sync.db.waits import is_lock_wait
 from gitlab_sync.errors import (
     DatabaseBusy,
+    DatabaseError,
     DuplicateKey,
     InvalidRequest,
     KeyReused,
@@ -45,7 +48,7 @@ from gitlab_sync.states import (
 from gitlab_sync.store import bindings, edge, operations, outbox, requests
 from gitlab_sync.store.bindings import BindingStart
 from gitlab_sync.store.keys import OPERATION, RELATION, REQUEST_ID
-from gitlab_sync.validation import check_requests
+from gitlab_sync.validation import check_requests, check_times
 
 KEEP_KEYS_S: Final = 24 * 3600
 _PLANS: Final = 5
@@ -56,6 +59,17 @@ class SubmitAnswer(StrEnum):
 
     NEW = "new"
     REPEATED = "repeated"
+
+
+class Occasion(StrEnum):
+    """Why requests are admitted; the audit's cause.
+
+    SUBMITTED: somebody asks. EXPIRED: the service ends what was admitted with an end; whoever approved that
+    has approved its end too, so it is queued at once.
+    """
+
+    SUBMITTED = "submitted"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,7 @@ class _Submit:
     requests: tuple[NewRequest, ...]
     caller: str
     idempotency: Idempotency | None
+    occasion: Occasion
 
     @property
     def request_id(self) -> str | None:
@@ -106,21 +121,25 @@ async def submit(
     caller: str,
     idempotency: Idempotency | None = None,
     pointers: Sequence[str] | None = None,
+    occasion: Occasion = Occasion.SUBMITTED,
 ) -> Submitted:
     """Admit `new_requests` together or not at all.
 
     Raises InvalidRequest (with every problem), RelationBusy, OperationExists, KeyReused, TwinInFlight.
     """
     places = pointers if pointers is not None else [f"/{index}" for index in range(len(new_requests))]
-    order = _Submit(tuple(new_requests), caller, idempotency)
+    order = _Submit(tuple(new_requests), caller, idempotency, occasion)
     # The key comes first: a repeat is answered as before, also after the partitions file has changed.
     repeated = await _by_key(ctx, order)
     if repeated is not None:
         return repeated
     # In a thread: a large list takes long to check, and other callers' answers must not wait for it.
     problems = await asyncio.to_thread(check_requests, order.requests, ctx.partitions, places)
-    if problems:
-        raise InvalidRequest(problems)
+    late = check_times(order.requests, places, datetime.now(UTC).replace(tzinfo=None)) if not problems else []
+    if late and (existing := await _by_operation_ids(ctx, order)) is not None:
+        return existing
+    if problems or late:
+        raise InvalidRequest(problems or late)
     return await _admit(ctx, order)
 
 
@@ -153,7 +172,7 @@ async def _plan(ctx: Context, order: _Submit) -> _Plan:
     for index, request in enumerate(order.requests):
         row = present.get((request.subject, request.target))
         _require_startable(index, request, row)
-        admitted.append((request, _first_status(ctx, request)))
+        admitted.append((request, _first_status(ctx, request, order.occasion)))
         if row is None:
             first_lives.append(request)
         else:
@@ -161,9 +180,10 @@ async def _plan(ctx: Context, order: _Submit) -> _Plan:
     return _Plan(tuple(admitted), tuple(first_lives), tuple(starts))
 
 
-def _first_status(ctx: Context, request: NewRequest) -> OperationStatus:
+def _first_status(ctx: Context, request: NewRequest, occasion: Occasion) -> OperationStatus:
     needs_approval = ctx.partitions[request.partition].approval is Approval.REQUIRED
-    return OperationStatus.PENDING if needs_approval else OperationStatus.QUEUED
+    is_approved = not needs_approval or occasion is Occasion.EXPIRED
+    return OperationStatus.QUEUED if is_approved else OperationStatus.PENDING
 
 
 def _require_startable(index: int, request: NewRequest, row: BindingRow | None) -> None:
@@ -180,15 +200,11 @@ def _require_startable(index: int, request: NewRequest, row: BindingRow | None) 
 
 async def _write(ctx: Context, order: _Submit, plan: _Plan) -> None:
     async def work(session: Session) -> None:
-        if order.idempotency is not None and order.request_id is not None:
-            await edge.insert_idempotency(
-                session, order.request_id, order.idempotency.body_hash, order.operation_ids, KEEP_KEYS_S
-            )
-        await operations.insert_many(session, plan.admitted)
+        await _insert_once(session, order, plan)
         await requests.insert_moved(session)
         await _write_bindings(session, plan)
         await operations.insert_audit_of_moved(
-            session, before=None, via=Via.API, actor=order.caller, cause="submitted"
+            session, before=None, via=Via.API, actor=order.caller, cause=order.occasion
         )
         await bindings.insert_history_of_moved(session, Via.API)
         await outbox.insert_moved(session)
@@ -200,6 +216,20 @@ async def _write(ctx: Context, order: _Submit, plan: _Plan) -> None:
     await ctx.points.hit("submit.before_transaction")
     await ctx.db.transaction("submit", work, confirm=confirm)
     await ctx.points.hit("submit.committed")
+
+
+async def _insert_once(session: Session, order: _Submit, plan: _Plan) -> None:
+    """Key and operations: one of twins gets past here. Raises DuplicateKey, or TwinInFlight if held up."""
+    try:
+        if order.idempotency is not None and order.request_id is not None:
+            await edge.insert_idempotency(
+                session, order.request_id, order.idempotency.body_hash, order.operation_ids, KEEP_KEYS_S
+            )
+        await operations.insert_many(session, plan.admitted)
+    except DatabaseError as error:
+        if is_lock_wait(error):
+            raise _twin_in_flight() from error
+        raise
 
 
 async def _write_bindings(session: Session, plan: _Plan) -> None:
@@ -238,7 +268,11 @@ async def _repeated_or_raise(ctx: Context, order: _Submit) -> Submitted:
     if existing is not None:
         return existing
     await _plan(ctx, order)  # raises RelationBusy with the operation in the way
-    raise TwinInFlight(
+    raise _twin_in_flight()
+
+
+def _twin_in_flight() -> TwinInFlight:
+    return TwinInFlight(
         "a submit with the same key or operation_id is being worked on; repeat the call in a moment"
     )
 
@@ -262,5 +296,5 @@ def _is_same(request: NewRequest, row: OperationRow) -> bool:
         (request.partition, request.subject, request.target) == (row.partition_key, row.subject, row.target)
         and (request.action, request.title, request.expires_at) == (row.action, row.title, row.expires_at)
         and (request.requested_by, request.priority) == (row.requested_by, row.priority)
-        and request.edits == row.edits
+        and (request.edits, request.on_expiry) == (row.edits, row.on_expiry)
     )

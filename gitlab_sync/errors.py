@@ -27,7 +27,7 @@ GitLabSyncError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 
@@ -70,14 +70,30 @@ class SubmitRefused(GitLabSyncError):
     """A well-formed submit that cannot be taken now; nothing was written."""
 
 
+_HELD: Final = "operation {} holds it: wait for that to end, or close it while it waits"
+_ENDED: Final = "it ended with operation {}: apply it anew, there is nothing to amend or remove"
+# What a relation's status (or its absence) means for the one who was refused: the operation, and the way on.
+_RELATION_STANDS: Final = {
+    "ABSENT": "no operation has made it yet: apply it first, there is nothing to amend or remove",
+    "PENDING": _HELD,
+    "AMENDING": _HELD,
+    "REMOVING": _HELD,
+    "ACTIVE": "operation {} has brought it there: amend or remove it, it cannot be applied twice",
+    "FAILED": "operation {} failed and holds it: retry or close that one first",
+    "REJECTED": _ENDED,
+    "CLOSED": _ENDED,
+    "REMOVED": _ENDED,
+}
+
+
 class RelationBusy(SubmitRefused):
     """The relation is held by another operation, or not in a state from which the action may start."""
 
     def __init__(
         self, *, index: int, subject: str, target: str, operation_id: UUID | None, status: str
     ) -> None:
-        holder = f"operation {operation_id} holds it" if operation_id else "no operation holds it"
-        super().__init__(f"request {index}: relation {subject!r} -> {target!r} is {status}; {holder}")
+        stands = _RELATION_STANDS[status].format(operation_id)
+        super().__init__(f"request {index}: relation {subject!r} -> {target!r} is {status}; {stands}")
         self.index = index
         self.operation_id = operation_id
         self.status = status

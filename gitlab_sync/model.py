@@ -90,7 +90,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class NewRequest:
-    """One validated request, ready to be admitted. `edits` are plain JSON objects as in the API."""
+    """One validated request; `edits` as in the API. `on_expiry` None: the inverse of `edits` ends it."""
 
     operation_id: OperationId
     partition: str
@@ -102,6 +102,7 @@ class NewRequest:
     requested_by: str
     expires_at: datetime | None = None
     priority: int = 0
+    on_expiry: tuple[dict[str, Any], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ class OperationRow:
     created_at: datetime
     updated_at: datetime
     edits: tuple[dict[str, Any], ...] = ()
+    on_expiry: tuple[dict[str, Any], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The running engine: builds its parts, runs the loops of its roles in one task group, stops gracefully.
 
 Roles: rounds (claim and publish), poller (look at due batches, the sweep among them), outbox (deliver),
-janitor, and http, whose own part here is to look at what webhooks point to. Every replica may run every
-role; the database keeps them apart. A loop's step never leaves anything half done that another replica
-could not carry on, so a stop may come between any two.
+janitor (delete what nobody needs, end what has expired), and http, whose own part here is to look at what
+webhooks point to. Every replica may run every role; the database keeps them apart. A loop's step never leaves
+anything half done that another replica could not carry on, so a stop may come between any two.
 
 Races considered:
 A  a webhook and this replica's poller want the same batch: one look at a time for each batch in this
@@ -27,6 +27,7 @@ from gitlab_sync import deliveries, ending, outbox, queries
 from gitlab_sync.context import Context
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
 from gitlab_sync.errors import DatabaseError, GitLabSyncError
+from gitlab_sync.expiry import expire_due, next_expiry_s
 from gitlab_sync.janitor import sweep_up
 from gitlab_sync.looks import Looks
 from gitlab_sync.model import BatchId
@@ -36,6 +37,8 @@ from gitlab_sync.states import Via
 from gitlab_sync.store import probes, requests
 
 JANITOR_INTERVAL_S: Final = 60.0
+EXPIRY_INTERVAL_S: Final = 60.0  # at the latest: a time that is known to come sooner is waited for
+SHORTEST_EXPIRY_PAUSE_S: Final = 0.5
 OUTBOX_INTERVAL_S: Final = 5.0
 LONGEST_POLL_TICK_S: Final = 2.0
 LONGEST_BACKOFF_S: Final = 2.0
@@ -51,6 +54,9 @@ class Role(StrEnum):
     POLLER = "poller"
     OUTBOX = "outbox"
     JANITOR = "janitor"
+
+
+Step = Callable[[], Awaitable[float | None]]  # it may answer in how many seconds it wants to be run again
 
 
 class Engine:
@@ -126,21 +132,24 @@ class Engine:
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         settings = self.ctx.settings
         poll_tick_s = min(settings.poll_interval_s / 5, LONGEST_POLL_TICK_S)
-        loops: dict[Role, tuple[Callable[[], Awaitable[None]], float]] = {
-            Role.ROUNDS: (self._round_step, settings.round_interval_s),
-            Role.POLLER: (self._poll_step, poll_tick_s),
-            Role.OUTBOX: (self._outbox_step, OUTBOX_INTERVAL_S),
-            Role.JANITOR: (self._janitor_step, JANITOR_INTERVAL_S),
-            Role.HTTP: (self._http_step, LONGEST_POLL_TICK_S),
-        }
-        return [self._repeat(role, *loops[role]) for role in sorted(self._roles)]
+        loops: tuple[tuple[Role, Step, float], ...] = (
+            (Role.HTTP, self._http_step, LONGEST_POLL_TICK_S),
+            (Role.JANITOR, self._janitor_step, JANITOR_INTERVAL_S),
+            (Role.JANITOR, self._expiry_step, EXPIRY_INTERVAL_S),
+            (Role.OUTBOX, self._outbox_step, OUTBOX_INTERVAL_S),
+            (Role.POLLER, self._poll_step, poll_tick_s),
+            (Role.ROUNDS, self._round_step, settings.round_interval_s),
+        )
+        return [self._repeat(role, step, pause_s) for role, step, pause_s in loops if role in self._roles]
 
-    async def _repeat(self, role: Role, step: Callable[[], Awaitable[None]], interval_s: float) -> None:
+    async def _repeat(self, role: Role, step: Step, interval_s: float) -> None:
         """The loop's edge: every failure of a step ends here, with a growing pause."""
         failures = 0
         while not self._stop.is_set():
+            pause_s = interval_s
             try:
-                await step()
+                wanted_s = await step()
+                pause_s = interval_s if wanted_s is None else min(wanted_s, interval_s)
                 self._database_seen_at = time.monotonic()
                 failures = 0
             except GitLabSyncError as error:
@@ -150,7 +159,7 @@ class Engine:
                 failures += 1
                 self.ctx.log.exception("step broke", role=role)
             backoff_s = min(LONGEST_BACKOFF_S, 0.5 * 2**failures) if failures else 0.0
-            await self._pause(max(interval_s, backoff_s))
+            await self._pause(max(pause_s, backoff_s))
 
     async def _pause(self, seconds: float) -> None:
         """Wait, with jitter so that replicas drift apart; a stop ends it at once."""
@@ -189,6 +198,11 @@ class Engine:
 
     async def _janitor_step(self) -> None:
         await sweep_up(self.ctx, self._stop)
+
+    async def _expiry_step(self) -> float | None:
+        await expire_due(self.ctx, self._stop)
+        next_s = await next_expiry_s(self.ctx)
+        return None if next_s is None else max(next_s, SHORTEST_EXPIRY_PAUSE_S)
 
     async def _http_step(self) -> None:
         """Readiness must notice a database that went away although nobody calls."""

@@ -81,6 +81,13 @@ class DeliveryResult(StrEnum):
     GIVEN_UP = "given_up"
 
 
+class ExpiryResult(StrEnum):
+    """What became of a relation whose time has passed. REFUSED: it cannot be ended; a person must look."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionGauges:
     """One partition as the tables show it. `active_status` None: its slot is free."""
@@ -127,6 +134,9 @@ class Metrics:
     def requests_moved(self, partition: str, result: str, count: int = 1) -> None:
         """`count` requests reached `result` (queued, merged, failed, requeued, rejected, closed, …)."""
         self._requests.labels(self._partition(partition), result).inc(count)
+
+    def relation_expired(self, partition: str, result: ExpiryResult) -> None:
+        self._expiries.labels(self._partition(partition), result).inc()
 
     def landed(self, waited: timedelta) -> None:
         """A request was merged, `waited` after it was submitted."""
@@ -213,6 +223,7 @@ class Metrics:
         self._lost = {via: lost.labels(via) for via in Via}
         self._rounds = count("rounds_total", "Rounds tried.", "partition", "result")
         self._requests = count("requests_total", "Requests that reached a state.", "partition", "result")
+        self._expiries = count("expiries_total", "Relations past their time.", "partition", "result")
         self._time_to_land = histogram("time_to_land_seconds", "From submit to merged.", _LAND_BUCKETS_S)
         lag = histogram(
             "detection_lag_seconds", "From GitLab's merge time to settled.", _LAG_BUCKETS_S, "via"

@@ -9,16 +9,19 @@ the body looks like (types, unknown members) is the edge's business; what it mea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
-from gitlab_sync.edits import check_edits
+from gitlab_sync.edits import CannotInvert, check_edits, inverse
 from gitlab_sync.errors import FieldProblem
 from gitlab_sync.model import NewRequest, Partition
+from gitlab_sync.states import Action
 
 LARGEST_LIST: Final = 1000
 LARGEST_KEY_BYTES: Final = 255
 LARGEST_TITLE: Final = 255
 PRIORITY_LIMIT: Final = 1_000_000
+CLOCKS_APART: Final = timedelta(seconds=5)  # an expiry is judged by the database's clock, a submit by ours
 
 
 def check_requests(
@@ -35,6 +38,21 @@ def check_requests(
     return problems + _check_distinct(requests, pointers)
 
 
+def check_times(requests: Sequence[NewRequest], pointers: Sequence[str], now: datetime) -> list[FieldProblem]:
+    """The requests whose time has passed already, at `now` (naive UTC).
+
+    Apart from the other checks because it depends on when it is asked: a repeat of what was admitted in time
+    stays a repeat.
+    """
+    return [
+        FieldProblem(
+            f"{pointer}/expires_at", f"has passed (it is {now:%Y-%m-%dT%H:%M:%SZ}); send a later time"
+        )
+        for request, pointer in zip(requests, pointers, strict=True)
+        if request.expires_at is not None and request.expires_at < now - CLOCKS_APART
+    ]
+
+
 def _check_request(
     request: NewRequest, partitions: Mapping[str, Partition], pointer: str
 ) -> list[FieldProblem]:
@@ -48,12 +66,43 @@ def _check_request(
             FieldProblem(f"{pointer}/partition", f"there is no such partition; configured are: {known}")
         )
         return problems
-    return problems + check_edits(
+    return problems + (_check_edits(request, partition, pointer) or _check_end(request, partition, pointer))
+
+
+def _check_edits(request: NewRequest, partition: Partition, pointer: str) -> list[FieldProblem]:
+    return check_edits(
         request.edits,
         allowed=partition.allowed_paths,
         protected=partition.protected_paths,
         pointer=f"{pointer}/edits",
     )
+
+
+def _check_end(request: NewRequest, partition: Partition, pointer: str) -> list[FieldProblem]:
+    """Whether the request can be ended when it expires; its edits are in order."""
+    at = f"{pointer}/on_expiry"
+    if request.expires_at is None:
+        unused = "is only used together with expires_at; add that, or leave on_expiry out"
+        return [] if request.on_expiry is None else [FieldProblem(at, unused)]
+    if request.action is Action.REMOVE:
+        what = "does not go with remove, which ends the relation itself; leave it out"
+        return [FieldProblem(f"{pointer}/expires_at", what)]
+    if request.on_expiry is not None:
+        return check_edits(
+            request.on_expiry,
+            allowed=partition.allowed_paths,
+            protected=partition.protected_paths,
+            pointer=at,
+        )
+    try:
+        inverse(request.edits)
+    except CannotInvert as problem:
+        what = (
+            f"is missing, and edit {problem.index} cannot be taken back by itself: {problem}; "
+            "send as on_expiry the edits that end the relation when it expires"
+        )
+        return [FieldProblem(at, what)]
+    return []
 
 
 def _check_texts(request: NewRequest, pointer: str) -> list[FieldProblem]:

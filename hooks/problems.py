@@ -135,13 +135,9 @@ def _on_http_exception(error: HTTPException) -> Problem:
 
 
 def _on_relation_busy(error: errors.RelationBusy) -> Problem:
-    if error.operation_id is not None:
-        detail = f"{error}; wait for that operation to end, or retry or close it, then send this call again"
-    else:
-        detail = f"{error}; apply starts a relation, amend and remove need an ACTIVE one"
     held_by = str(error.operation_id) if error.operation_id else None
     members = {"index": error.index, "operation_id": held_by, "relation_status": error.status}
-    return Problem(RELATION_BUSY, detail, members)
+    return Problem(RELATION_BUSY, str(error), members)
 
 
 def _on_stale_write(error: errors.StaleWrite) -> Problem:

@@ -239,6 +239,7 @@ MEMBERS: Final[Mapping[str, Member]] = {
     "title": Member(_text, is_required=True),
     "requested_by": Member(_text, is_required=True),
     "expires_at": Member(_moment),
+    "on_expiry": Member(lambda value: None if value is None else _edits(value)),
     "priority": Member(_number, absent=lambda: 0),
     KEY_MEMBER: Member(_key),
 }

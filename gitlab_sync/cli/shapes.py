@@ -28,6 +28,7 @@ def request_detail_json(view: RequestView) -> Json:
         "batch": None if view.batch is None else _batch_brief(view.batch),
         "position": None if view.ahead is None else view.ahead + 1,
         "edits": list(view.operation.edits),
+        "on_expiry": None if view.operation.on_expiry is None else list(view.operation.on_expiry),
         "history": [_move(row) for row in view.history],
     }
 

@@ -103,7 +103,7 @@ async def _submit_one(ctx: Context, filed: FiledRequest) -> Entry:
         submitted = await admission.submit(
             ctx, [filed.request], caller=actor(), idempotency=filed.idempotency, pointers=[filed.place]
         )
-    except SubmitRefused as refusal:
+    except (SubmitRefused, InvalidRequest) as refusal:  # the latter: its `expires_at` has passed meanwhile
         return Entry(filed.place, REFUSED, None, None, str(refusal))
     return Entry(filed.place, submitted.answer, submitted.operation_ids[0], None)
 

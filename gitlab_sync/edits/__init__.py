@@ -2,9 +2,11 @@
 
 check_edits(edits, allowed=, protected=, pointer=) -> problems     the whole check, see checks
 Op, WHOLE_FILE_OPS, put_content(edit), folded_path(path)           what composing needs to know of an edit
+inverse(edits) -> edits                                            what takes them back at the relation's end
 """
 
 from gitlab_sync.edits.checks import MAX_CONTENT_BYTES, MAX_EDITS, check_edits
+from gitlab_sync.edits.inverse import CannotInvert, inverse
 from gitlab_sync.edits.ops import WHOLE_FILE_OPS, Op, put_content
 from gitlab_sync.edits.paths import BUILT_IN_PROTECTED, folded_path, is_hidden, path_problem
 
@@ -13,9 +15,11 @@ __all__ = [
     "MAX_CONTENT_BYTES",
     "MAX_EDITS",
     "WHOLE_FILE_OPS",
+    "CannotInvert",
     "Op",
     "check_edits",
     "folded_path",
+    "inverse",
     "is_hidden",
     "path_problem",
     "put_content",

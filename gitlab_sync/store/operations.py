@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gitlab_sync.db import Session
 from gitlab_sync.model import AuditRow, BatchId, NewRequest, OperationId, OperationRow
@@ -36,7 +37,8 @@ async def insert_many(session: Session, requests: Sequence[tuple[NewRequest, Ope
             "action": int(request.action),
             "subject_id": hex_text(request.subject),
             "target_key": hex_text(request.target),
-            "edits": json.dumps(request.edits, separators=(",", ":"), ensure_ascii=False),
+            "edits": _edits_text(request.edits),
+            "on_expiry": None if request.on_expiry is None else _edits_text(request.on_expiry),
             "title": hex_text(request.title),
             "requested_by": hex_text(request.requested_by),
             "priority": request.priority,
@@ -46,6 +48,10 @@ async def insert_many(session: Session, requests: Sequence[tuple[NewRequest, Ope
     ]
     parameters = {"rows": rows_json(rows), "token": session.token}
     return await session.execute(statement("operation_insert_many"), parameters)
+
+
+def _edits_text(edits: Sequence[dict[str, Any]]) -> str:
+    return json.dumps(edits, separators=(",", ":"), ensure_ascii=False)
 
 
 async def get(session: Session, operation_id: OperationId) -> OperationRow | None:

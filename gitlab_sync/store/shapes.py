@@ -59,6 +59,10 @@ def edits_of(value: str | bytes) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(value))
 
 
+def on_expiry_of(value: str | bytes | None) -> tuple[dict[str, Any], ...] | None:
+    return None if value is None else edits_of(value)
+
+
 def seconds_of(microseconds: Any) -> float | None:
     return None if microseconds is None else float(microseconds) / 1e6
 
@@ -118,6 +122,7 @@ def operation_row(row: Row) -> OperationRow:
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         edits=edits_of(row["edits"]) if "edits" in row else (),
+        on_expiry=on_expiry_of(row.get("on_expiry")),
     )
 
 

@@ -53,6 +53,7 @@ class RequestIn(Incoming):
     title: str
     requested_by: str
     expires_at: Moment = None
+    on_expiry: list[dict[str, Any]] | None = None
     priority: int = 0
 
     def to_request(self) -> NewRequest:
@@ -68,6 +69,7 @@ class RequestIn(Incoming):
             requested_by=self.requested_by,
             expires_at=self.expires_at,
             priority=self.priority,
+            on_expiry=None if self.on_expiry is None else tuple(self.on_expiry),
         )
 
 

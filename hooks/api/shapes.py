@@ -82,7 +82,10 @@ class RequestOut(Shape):
 
 
 class RequestDetailOut(Shape):
-    """One request, whole. `position`: its place in the waiting set, from 1; null unless it waits."""
+    """One request, whole. `position`: its place in the waiting set, from 1; null unless it waits.
+
+    `on_expiry`: the edits that end the relation at `expires_at`; null: the inverse of `edits`.
+    """
 
     operation_id: str
     status: str
@@ -102,6 +105,7 @@ class RequestDetailOut(Shape):
     created_at: Timestamp
     updated_at: Timestamp
     edits: list[dict[str, Any]]
+    on_expiry: list[dict[str, Any]] | None
     history: list[MoveOut]
 
 

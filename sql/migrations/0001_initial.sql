@@ -54,6 +54,7 @@ CREATE TABLE operation (
   subject_id       VARBINARY(255) NOT NULL,
   target_key       VARBINARY(255) NOT NULL,
   edits            LONGTEXT       NOT NULL,
+  on_expiry        LONGTEXT       NULL,
   title            VARBINARY(1020) NOT NULL,
   requested_by     VARBINARY(255) NOT NULL,
   priority         INT            NOT NULL DEFAULT 0,
@@ -129,7 +130,7 @@ CREATE TABLE binding (
   updated_at          DATETIME(6)    NOT NULL,
   PRIMARY KEY (id),
   UNIQUE KEY uk_relation (subject_id, target_key),
-  KEY ix_binding_expires (expires_at),
+  KEY ix_binding_expires (status, expires_at),
   CONSTRAINT ck_binding_status CHECK (status IN (1, 2, 3, 4, 5, 6, 7, 8)),
   CONSTRAINT ck_binding_active CHECK (status NOT IN (2, 6, 7) OR active_operation_id IS NOT NULL)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;

@@ -86,3 +86,25 @@ FROM operation o FORCE INDEX (ix_operation_token)
   STRAIGHT_JOIN binding b FORCE INDEX (uk_relation)
     ON b.subject_id = o.subject_id AND b.target_key = o.target_key
 WHERE o.attempt_token = %(token)s AND b.attempt_token = %(token)s;
+
+-- name: binding_select_expired
+-- Active relations whose time has passed, with what made them active; the oldest first, after the last one seen.
+-- A hint that takes no lock: the removal's own guarded start decides.
+-- index: binding.ix_binding_expires, operation.uk_operation_operation_id
+SELECT b.id, b.expires_at, b.subject_id, b.target_key, o.operation_id, o.partition_key, o.title, o.requested_by,
+       o.priority, o.edits, o.on_expiry
+FROM binding b FORCE INDEX (ix_binding_expires)
+  STRAIGHT_JOIN operation o FORCE INDEX (uk_operation_operation_id) ON o.operation_id = b.active_operation_id
+WHERE b.status = 2 AND b.expires_at <= UTC_TIMESTAMP(6)
+  AND b.expires_at >= %(after_expires_at)s AND (b.expires_at > %(after_expires_at)s OR b.id > %(after_id)s)
+ORDER BY b.expires_at, b.id
+LIMIT %(limit)s;
+
+-- name: binding_next_expiry
+-- How long until the next active relation's time has passed; those of the past are not waited for.
+-- index: binding.ix_binding_expires
+SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), b.expires_at) AS due_us
+FROM binding b FORCE INDEX (ix_binding_expires)
+WHERE b.status = 2 AND b.expires_at > UTC_TIMESTAMP(6)
+ORDER BY b.expires_at
+LIMIT 1;

@@ -3,10 +3,10 @@
 -- A duplicate of uk_operation_operation_id means the client's own operation_id is taken.
 -- index: none: inserts its own rows
 INSERT INTO operation
-  (operation_id, partition_key, status, version, attempt_token, action, subject_id, target_key, edits, title,
-   requested_by, priority, expires_at, created_at, updated_at)
+  (operation_id, partition_key, status, version, attempt_token, action, subject_id, target_key, edits, on_expiry,
+   title, requested_by, priority, expires_at, created_at, updated_at)
 SELECT UNHEX(j.operation_id), UNHEX(j.partition_key), j.status, 1, %(token)s, j.action, UNHEX(j.subject_id),
-       UNHEX(j.target_key), j.edits, UNHEX(j.title), UNHEX(j.requested_by), j.priority, j.expires_at,
+       UNHEX(j.target_key), j.edits, j.on_expiry, UNHEX(j.title), UNHEX(j.requested_by), j.priority, j.expires_at,
        UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
 FROM JSON_TABLE(%(rows)s, '$[*]' COLUMNS (
        operation_id CHAR(32) PATH '$.operation_id',
@@ -16,6 +16,7 @@ FROM JSON_TABLE(%(rows)s, '$[*]' COLUMNS (
        subject_id VARCHAR(510) PATH '$.subject_id',
        target_key VARCHAR(510) PATH '$.target_key',
        edits LONGTEXT PATH '$.edits',
+       on_expiry LONGTEXT PATH '$.on_expiry',
        title VARCHAR(2040) PATH '$.title',
        requested_by VARCHAR(510) PATH '$.requested_by',
        priority INT PATH '$.priority',
@@ -26,7 +27,7 @@ FROM JSON_TABLE(%(rows)s, '$[*]' COLUMNS (
 -- index: operation.uk_operation_operation_id
 SELECT o.id, o.operation_id, o.partition_key, o.status, o.version, o.action, o.subject_id, o.target_key, o.title,
        o.requested_by, o.priority, o.rounds, o.batch_id, o.expires_at, o.reason_code, o.reason_text,
-       o.created_at, o.updated_at, o.edits
+       o.created_at, o.updated_at, o.edits, o.on_expiry
 FROM operation o
 WHERE o.operation_id = %(operation_id)s;
 
@@ -35,7 +36,7 @@ WHERE o.operation_id = %(operation_id)s;
 -- index: operation.uk_operation_operation_id
 SELECT o.id, o.operation_id, o.partition_key, o.status, o.version, o.action, o.subject_id, o.target_key, o.title,
        o.requested_by, o.priority, o.rounds, o.batch_id, o.expires_at, o.reason_code, o.reason_text,
-       o.created_at, o.updated_at, o.edits
+       o.created_at, o.updated_at, o.edits, o.on_expiry
 FROM JSON_TABLE(%(ids)s, '$[*]' COLUMNS (n FOR ORDINALITY, h CHAR(32) PATH '$')) j
   STRAIGHT_JOIN operation o FORCE INDEX (uk_operation_operation_id) ON o.operation_id = UNHEX(j.h)
 ORDER BY j.n;
