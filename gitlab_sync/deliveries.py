@@ -9,7 +9,8 @@ Races considered:
 A  the same delivery twice, on two replicas: `uk_delivery_key` lets one in, the other is a DUPLICATE.
 B  the hook comes before the merge request is recorded (GitLab may send it before it answers us): the batch
    is found by the name of our branch.
-C  the hook comes after the settlement: the wake-up meets no active batch and changes nothing.
+C  COMMIT's answer is lost: the attempt's token on the delivery tells, which nobody covers.
+D  the hook comes after the settlement: the wake-up meets no active batch and changes nothing.
 """
 
 from __future__ import annotations
@@ -53,8 +54,7 @@ async def accept_delivery(ctx: Context, delivery: Delivery) -> Accepted:
         return Accepted(DeliveryAnswer.TAKEN, found)
 
     async def confirm(session: Session, token: bytes) -> bool:
-        row = await edge.get_delivery(session, delivery.key)
-        return row is not None and row.token == token
+        return await edge.lock_delivery(session, delivery.key, token)
 
     accepted = await ctx.db.transaction("delivery", work, confirm=confirm)
     await ctx.points.hit("delivery.committed")

@@ -22,6 +22,7 @@ from typing import Final
 from gitlab_sync import policy
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.context import Context
+from gitlab_sync.db import run_again
 from gitlab_sync.describe import branch_name, carries_marker
 from gitlab_sync.errors import (
     GitLabError,
@@ -92,7 +93,9 @@ async def clean_up(ctx: Context, batch: BatchRow) -> None:
         ctx.log.warning("clean-up later", batch_id=batch.id, partition=batch.partition_key, detail=str(error))
         if batch.age_s < KEEP_TRYING_S:
             return
-    await ctx.db.transaction("cleaned", lambda session: batches.mark_cleaned_if_settled(session, batch.id))
+    await ctx.db.transaction(
+        "cleaned", lambda session: batches.mark_cleaned_if_settled(session, batch.id), confirm=run_again
+    )
     await ctx.points.hit("clean_up.committed")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gitlab_sync.context import Context
-from gitlab_sync.db import Session
+from gitlab_sync.db import Session, run_again
 from gitlab_sync.store import edge, outbox
 
 CHUNK: Final = 500
@@ -46,7 +46,7 @@ async def sweep_up(ctx: Context, stop: asyncio.Event) -> int:
 async def _all_chunks(ctx: Context, delete: _Delete, stop: asyncio.Event) -> int:
     total = 0
     while not stop.is_set():
-        deleted = await ctx.db.transaction("janitor", delete)
+        deleted = await ctx.db.transaction("janitor", delete, confirm=run_again)
         total += deleted
         if deleted < CHUNK:
             break

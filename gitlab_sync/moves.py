@@ -9,7 +9,7 @@ A  close against a claim: the withdrawal deletes the waiting row only while it i
 B  approve against reject, retry against close: the guarded move lets one through, the other is told the
    present state.
 C  COMMIT's answer is lost: the attempt's token on the operation tells; if a round has claimed it meanwhile,
-   the repeat is answered with the present state.
+   the move stands in the history. The same move by the same actor counts as this one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gitlab_sync.db import Session
 from gitlab_sync.errors import InvariantBroken, NotFound, StaleWrite
 from gitlab_sync.model import OperationId, OperationRow
 from gitlab_sync.states import OPERATION_EDGES, OperationStatus, Via
-from gitlab_sync.store import bindings, operations, outbox, requests
+from gitlab_sync.store import audit, bindings, operations, outbox, requests
 
 
 async def approve(
@@ -111,7 +111,14 @@ async def _write_move(ctx: Context, move: _Move, operation: OperationRow) -> Non
         await ctx.points.hit("move.before_commit")
 
     async def confirm(session: Session, token: bytes) -> bool:
-        return await operations.lock_token(session, operation.operation_id, token)
+        return await operations.lock_token(session, operation.operation_id, token) or await audit.lock_move(
+            session,
+            operation.operation_id,
+            version=operation.version + 1,
+            after=move.after,
+            actor=move.actor,
+            cause=move.verb,
+        )
 
     await ctx.db.transaction(move.verb, work, confirm=confirm)
     await ctx.points.hit("move.committed")

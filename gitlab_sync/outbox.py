@@ -12,8 +12,8 @@ the step: the rest of the chunk is handed back, untouched and uncounted.
 
 Races considered:
 A  two replicas: SKIP LOCKED gives each its own rows; the lease keeps them apart after the commit.
-B  dead between sending and marking, or the mark's COMMIT unknown: sent again after the lease; receivers
-   know by the stable id.
+B  dead between sending and marking: sent again after the lease; receivers know by the stable id. A mark whose
+   COMMIT is unanswered is simply made again: the lease's token guards it.
 C  a delivery outlives its lease (a frozen process): nothing is begun that the lease may not cover, and the
    mark is guarded by the lease's token and leaves the new lease alone. What was already on the wire is a
    late copy with an id that was seen before.
@@ -43,7 +43,7 @@ from typing import Final
 
 from gitlab_sync import notify
 from gitlab_sync.context import Context
-from gitlab_sync.db import Abandon, Session
+from gitlab_sync.db import Abandon, Session, run_again
 from gitlab_sync.notify import Attempt, NoMore, Result
 from gitlab_sync.sinks import ATTEMPT_LIMIT_S, MOST_CONNECTIONS, Sink, open_sink
 from gitlab_sync.store import outbox
@@ -222,7 +222,7 @@ class _Tour:
             await self._ctx.points.hit("outbox.before_mark")
             return moved
 
-        counts = await self._ctx.db.transaction("outbox_mark", work)
+        counts = await self._ctx.db.transaction("outbox_mark", work, confirm=run_again)
         self.delivered += counts[0]
         for result, count in zip(
             (DeliveryResult.DELIVERED, DeliveryResult.FAILED, DeliveryResult.GIVEN_UP), counts, strict=True
@@ -238,7 +238,9 @@ class _Tour:
     async def _hand_back(self) -> None:
         row_ids = [row.id for row in self._waiting]
         await self._ctx.db.transaction(
-            "outbox_return", lambda session: outbox.return_if_leased(session, row_ids, self._lease.token)
+            "outbox_return",
+            lambda session: outbox.return_if_leased(session, row_ids, self._lease.token),
+            confirm=run_again,
         )
 
 
@@ -263,7 +265,9 @@ async def _wake_followers(ctx: Context, row_ids: Sequence[int]) -> None:
         "outbox_followers", lambda session: outbox.select_followers(session, row_ids)
     )
     if followers:
-        await ctx.db.transaction("outbox_wake", lambda session: outbox.wake(session, followers))
+        await ctx.db.transaction(
+            "outbox_wake", lambda session: outbox.wake(session, followers), confirm=run_again
+        )
 
 
 async def _cancel(tasks: set[asyncio.Task[_Tried]]) -> None:

@@ -6,6 +6,9 @@ Races considered:
 A  two people pause at once: the primary key lets one in, the other is told who paused, when and why.
 B  a round that looked before the pause still claims: the pause means "no round begins after it was
    answered" only up to the rounds already on their way.
+C  COMMIT's answer is lost: the row itself tells, by a locking read. A pause that somebody has ended before it
+   was asked about is set again: the one who paused hears "paused", and so it is. A resume looks for the very
+   pause it ended, so it never ends somebody's next one.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ async def pause(ctx: Context, partition_key: str, *, reason: str, actor: str) ->
         await edge.insert_pause(session, key, reason, actor)
 
     async def confirm(session: Session, _token: bytes) -> bool:
-        present = await edge.get_pause(session, key)
+        present = await edge.lock_pause(session, key)
         return present is not None and (present.reason, present.actor) == (reason, actor)
 
     try:
@@ -44,12 +47,17 @@ async def resume(ctx: Context, partition_key: str, *, actor: str) -> None:
     """Let rounds claim again. Raises NotFound, and StaleWrite if the partition is not paused."""
     key = partition_of(ctx, partition_key).key
 
+    ended: list[PauseRow] = []
+
     async def work(session: Session) -> None:
-        if await edge.delete_pause(session, key) == 0:
-            raise StaleWrite(f"partition {key!r} is not paused", present=_present(None))
+        present = await edge.lock_pause(session, key)
+        if present is None or (ended and present != ended[0]):
+            raise StaleWrite(f"partition {key!r} is not paused", present=_present(present))
+        ended[:] = [present]
+        await edge.delete_pause(session, key)
 
     async def confirm(session: Session, _token: bytes) -> bool:
-        return await edge.get_pause(session, key) is None
+        return await edge.lock_pause(session, key) not in ended
 
     await ctx.db.transaction("resume", work, confirm=confirm)
     ctx.log.info("partition_resumed", partition=key, actor=actor)

@@ -25,7 +25,7 @@ from typing import Final, assert_never
 from gitlab_sync import ending, policy
 from gitlab_sync.batch_writes import confirm_batch, write_fact
 from gitlab_sync.context import Context
-from gitlab_sync.db import Session
+from gitlab_sync.db import Session, run_again
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, OutcomeUnknown, StaleWrite
 from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
 from gitlab_sync.publish import Published, publish
@@ -250,4 +250,6 @@ def _refusal(error: GitLabRefused) -> BlockReason:
 
 
 async def _check_in(ctx: Context, batch: BatchRow, check_in_s: float) -> None:
-    await ctx.db.transaction("check_in", lambda s: batches.check_in(s, batch.id, check_in_s))
+    await ctx.db.transaction(
+        "check_in", lambda s: batches.check_in(s, batch.id, check_in_s), confirm=run_again
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from gitlab_sync.db import Session
+from gitlab_sync.db import Row, Session
 from gitlab_sync.model import OperationId
 from gitlab_sync.store.shapes import ids_json, text_of
 from sql import statement
@@ -85,6 +85,12 @@ async def get_delivery(session: Session, delivery_key: str) -> DeliveryRow | Non
     return None if row is None else DeliveryRow(row["body_hash"], row["attempt_token"])
 
 
+async def lock_delivery(session: Session, delivery_key: str, token: bytes) -> bool:
+    """Whether the delivery carries `token`; waits for a commit in flight on the row."""
+    parameters = {"delivery_key": delivery_key.encode(), "token": token}
+    return await session.row(statement("delivery_lock_token"), parameters) is not None
+
+
 async def delete_old_deliveries(session: Session, keep_s: int, limit: int) -> int:
     rows = await session.rows(statement("delivery_select_old"), {"keep_s": keep_s, "limit": limit})
     parameters = {"ids": ids_json(sorted(row["id"] for row in rows))}
@@ -103,8 +109,16 @@ async def delete_pause(session: Session, partition_key: str) -> int:
 
 async def get_pause(session: Session, partition_key: str) -> PauseRow | None:
     row = await session.row(statement("pause_get"), {"partition_key": partition_key.encode()})
-    if row is None:
-        return None
+    return None if row is None else _pause_row(partition_key, row)
+
+
+async def lock_pause(session: Session, partition_key: str) -> PauseRow | None:
+    """The pause as it stands; waits for a commit in flight on it."""
+    row = await session.row(statement("pause_lock"), {"partition_key": partition_key.encode()})
+    return None if row is None else _pause_row(partition_key, row)
+
+
+def _pause_row(partition_key: str, row: Row) -> PauseRow:
     return PauseRow(partition_key, row["reason"], text_of(row["actor"]) or "", row["paused_at"])
 
 

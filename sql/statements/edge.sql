@@ -41,6 +41,14 @@ SELECT d.body_hash, d.attempt_token
 FROM webhook_delivery d
 WHERE d.delivery_key = %(delivery_key)s;
 
+-- name: delivery_lock_token
+-- Locking read for the commit resolver: did the attempt whose answer was lost remember this delivery?
+-- index: webhook_delivery.uk_delivery_key
+SELECT d.id
+FROM webhook_delivery d
+WHERE d.delivery_key = %(delivery_key)s AND d.attempt_token = %(token)s
+FOR UPDATE;
+
 -- name: delivery_select_old
 -- Janitor: deliveries that GitLab can no longer resend, a small chunk, oldest first. Takes no lock, so it waits for nobody's fresh rows.
 -- index: webhook_delivery.ix_delivery_received
@@ -68,6 +76,14 @@ VALUES (%(partition_key)s, %(reason)s, %(actor)s, UTC_TIMESTAMP(6));
 -- index: partition_pause.PRIMARY
 DELETE FROM partition_pause
 WHERE partition_key = %(partition_key)s;
+
+-- name: pause_lock
+-- The pause of a partition, locked: for who ends it, and for the commit resolver.
+-- index: partition_pause.PRIMARY
+SELECT p.reason, p.actor, p.paused_at
+FROM partition_pause p FORCE INDEX (PRIMARY)
+WHERE p.partition_key = %(partition_key)s
+FOR UPDATE;
 
 -- name: pause_select
 -- All paused partitions; there are never many.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Final
@@ -50,6 +50,9 @@ class Proxy:
         self.dice = dice or (lambda: Fate.PASS)
         self.server = server
         self.address = server
+        self.before_cut: Callable[[], Awaitable[object]] | None = (
+            None  # runs when a cut COMMIT has taken effect
+        )
         self.commit_held = asyncio.Event()  # set when a COMMIT stands at the door
         self._door = asyncio.Event()
         self._door.set()
@@ -150,6 +153,8 @@ class _Link:
     async def _answers(self) -> None:
         while data := await self._server.read(65536):
             if self._fate in (Fate.CUT_AFTER, Fate.CUT_AT_ONCE):
+                if self._proxy.before_cut is not None:
+                    await self._proxy.before_cut()
                 return
             if self._fate is not Fate.SWALLOW_ANSWER:
                 self._to_client.write(data)
