@@ -13,6 +13,7 @@ B  our own connections: the one that asks is left out by its number. The looks r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
@@ -129,6 +130,10 @@ async def _scene(looks: _Looks, facts: ServerFacts, transactions: Sequence[OpenT
         )
         return Scene({}, transactions, (), ())
     connections = await _connections(looks, facts)
+    for one in transactions:
+        known = connections.get(one.connection or 0)
+        if known and one.statement and not known.statement:
+            connections[known.id] = replace(known, statement=one.statement)
     waits = store.select_row_waits_mariadb if facts.is_mariadb else store.select_row_waits_mysql
     return Scene(
         connections,

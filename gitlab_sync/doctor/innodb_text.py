@@ -28,17 +28,22 @@ _WAITING: Final = re.compile(
     r".*?lock[_ ]mode (?P<mode>[^\n]*)",
     re.MULTILINE,
 )
+_AFTER_STATEMENT: Final = ("*** ", "---", "Trx read view", "TABLE LOCK", "RECORD LOCKS")
 _STATEMENT_SHOWN: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open; `connection` None: it was prepared and its client is gone."""
+    """A transaction that is open; `connection` None: it was prepared and its client is gone.
+
+    `statement` is the present one, empty between two.
+    """
 
     connection: int | None
     seconds: int
     row_locks: int
     changes: int
+    statement: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ def _transaction(block: str) -> OpenTransaction | None:
         seconds=int(head["seconds"]),
         row_locks=_number(_ROW_LOCKS, told),
         changes=_number(_CHANGES, told),
+        statement=_statement(block),
     )
 
 
@@ -115,10 +121,10 @@ def _party(number: str, block: str) -> Party:
 
 
 def _statement(block: str) -> str:
-    """What stands between the line of the connection and the next line of stars."""
+    """What stands between the line of the connection and the next line of the report itself."""
     connection = _CONNECTION.search(block)
     if connection is None:
         return ""
     lines = block[connection.start() :].splitlines()[1:]
-    end = next((number for number, line in enumerate(lines) if line.startswith("*** ")), len(lines))
+    end = next((number for number, line in enumerate(lines) if line.startswith(_AFTER_STATEMENT)), len(lines))
     return " ".join(" ".join(lines[:end]).split())[:_STATEMENT_SHOWN]

@@ -24,12 +24,14 @@ SELECT UTC_TIMESTAMP(6) AS now_at, CONNECTION_ID() AS connection_id;
 SHOW ENGINE INNODB STATUS;
 
 -- name: doctor_connections_mysql
--- Every connection. Not from the list of processes, which MySQL cannot show while a statement holds bytes (error 3854).
+-- Every connection with its present or last statement, without its values. The lists of processes and the statements
+-- themselves are of no use here: MySQL cannot show them while one holds bytes (error 3854, or a warning for each look).
 -- index: none: reads the server's own memory
 SELECT t.processlist_id AS id, t.processlist_user AS user_name, t.processlist_host AS host, t.processlist_db AS db_name,
        t.processlist_command AS command, t.processlist_time AS seconds, t.processlist_state AS state,
-       HEX(LEFT(t.processlist_info, 200)) AS statement_hex
+       HEX(LEFT(e.digest_text, 200)) AS statement_hex
 FROM performance_schema.threads t
+  LEFT JOIN performance_schema.events_statements_current e ON e.thread_id = t.thread_id AND e.nesting_event_id IS NULL
 WHERE t.processlist_id IS NOT NULL
 ORDER BY t.processlist_id
 LIMIT %(limit)s;
