@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -11,12 +13,18 @@ import pymysql
 import pytest
 
 from gitlab_sync.context import Context
+from gitlab_sync.db import Session
 from gitlab_sync.invariants import INVARIANTS, Pace, Progress, Scope, examine, find_violations
+from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.states import OperationStatus
 from gitlab_sync.store.invariants import OF_SERVICE, Table
 from tests.conftest import MakeConnection
+from tests.support.commands import environment, run_here
+from tests.support.filled_tables import Fill, fill, tables_filled
 from tests.support.guards import weaken_key
+from tests.support.port import Text, port_on
 from tests.support.rows import grid_context, make_each, make_operation
+from tests.support.servers import RunningServer
 
 Connection: TypeAlias = "pymysql.Connection[Any]"
 
@@ -229,3 +237,66 @@ async def test_a_walk_tells_how_far_it_is_and_ends_where_it_began_to(
         assert [(one.rows, one.is_done) for one in told] == [(2, False), (4, False), (4, True)]
         assert told[1].at_id == told[1].last_id
         assert {one.table for one in seen if one.is_done} == set(Table)
+
+
+async def test_the_command_says_what_is_broken_on_stdout_and_how_far_it_is_on_stderr(
+    database_url: str, connect: MakeConnection
+) -> None:
+    """Exit 1 with the remedy beside each finding, 0 without any, 2 for a contradiction in the question."""
+    environ = environment(DATABASE_URL=database_url)
+    async with grid_context(database_url) as ctx:
+        await make_each(ctx)
+    whole = await asyncio.to_thread(run_here, "doctor", "--invariants", "--full", environ=environ)
+    assert (whole.exit_code, whole.out) == (0, "nothing found: the invariants hold\n")
+    assert "operations: 7 rows looked at" in whole.err
+    run(connect(), DAMAGES["invariant_operation_is_told"].text)
+    ill = await asyncio.to_thread(run_here, "doctor", "--invariants", environ=environ)
+    assert ill.exit_code == 1
+    assert "problem: invariant_operation_is_told" in ill.out
+    assert "remedy: " in ill.out
+    told = json.loads((await asyncio.to_thread(run_here, "doctor", "--json", environ=environ)).out)
+    assert [(one["kind"], one["check"]) for one in told] == [("problem", "invariant_operation_is_told")]
+    both = await asyncio.to_thread(run_here, "doctor", "--recent", "--full", environ=environ)
+    assert both.exit_code == 2
+
+
+async def test_the_recent_look_costs_the_same_beside_ten_times_the_history(
+    new_database_url: str, server: RunningServer
+) -> None:
+    """Rows read by the server, not seconds: the history of years is not touched."""
+    reads = [await _rows_read(new_database_url, server, wanted) for wanted in (Fill(200), Fill(2000))]
+    assert reads[1][Scope.RECENT] <= reads[0][Scope.RECENT] + 50, reads
+    assert reads[1][Scope.FULL] > reads[0][Scope.FULL] + 9_000, reads  # the count does count
+
+
+async def _rows_read(database_url: str, server: RunningServer, wanted: Fill) -> dict[Scope, int]:
+    """How many rows the server reads for one look of each scope beside `wanted` old rows."""
+    with closing(server.address.connect(parse_database_url(database_url).name)) as connection:
+        for table in sorted(tables_filled(), reverse=True):
+            run(connection, f"DELETE FROM {table}")
+        fill(connection, wanted)
+        for text in (
+            "DELETE FROM merge_batch_request",
+            "DELETE FROM operation WHERE status IN (1, 2, 3)",
+            "UPDATE operation SET updated_at = updated_at - INTERVAL 7 DAY",
+            "UPDATE merge_batch SET updated_at = updated_at - INTERVAL 7 DAY",
+            "UPDATE operation_audit SET created_at = created_at - INTERVAL 7 DAY",
+            "UPDATE binding_history SET created_at = created_at - INTERVAL 7 DAY",
+            "UPDATE merge_batch SET status = 2, settled_via = 'poller', settled_at = updated_at",
+            "DELETE FROM outbox",
+        ):
+            run(connection, text)
+        for table in ("operation", "merge_batch", "operation_audit", "binding_history"):
+            run(connection, f"ANALYZE TABLE {table}")
+    async with port_on(database_url, size=1) as db:
+        reads = {}
+        for scope in Scope:
+            before = await db.read("test", _handler_reads)
+            await examine(db, scope, pace=Pace(rows=100, pause_ratio=0))
+            reads[scope] = await db.read("test", _handler_reads) - before
+        return reads
+
+
+async def _handler_reads(session: Session) -> int:
+    rows = await session.rows(Text("SHOW SESSION STATUS LIKE 'Handler_read%'"))
+    return sum(int(row["Value"]) for row in rows)
