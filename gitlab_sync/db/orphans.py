@@ -27,11 +27,13 @@ import aiomysql
 import pymysql.err
 
 from gitlab_sync.db.limits import KILL_LIMIT_S
+from gitlab_sync.errors import DatabaseError
 
 MOST_WAITING: Final = 1000
 LINGER_S: Final = 0.5
 CLOSE_LIMIT_S: Final = 1.0
 NO_SUCH_CONNECTION: Final = 1094
+AWAY: Final = (OSError, asyncio.IncompleteReadError, pymysql.err.MySQLError, DatabaseError)
 
 
 class OrphanFate(StrEnum):
@@ -83,14 +85,21 @@ class Orphans:
         try:
             while await self._is_there_more():
                 async with asyncio.timeout(KILL_LIMIT_S):
-                    connection = connection or await self._connect()
-                    self.fates[await self._end_next(connection)] += 1
-        except Exception:  # noqa: BLE001  the server is away: it has ended everything itself, or will
+                    connection = connection or await self._open()
+                    self.fates[await _end(connection, self._numbers[0])] += 1
+                self._numbers.popleft()
+        except AWAY:  # the server has ended everything itself, or will
             self.fates[OrphanFate.UNREACHABLE] += len(self._numbers)
-            self._numbers.clear()
         finally:
+            self._numbers.clear()
             if connection is not None:
                 connection.close()
+
+    async def _open(self) -> aiomysql.Connection:
+        """Other people's statements are in the list, and may be in any encoding: nothing is decoded."""
+        connection = await self._connect()
+        connection.use_unicode = False
+        return connection
 
     async def _is_there_more(self) -> bool:
         if not self._numbers and not self._is_closing:
@@ -99,11 +108,6 @@ class Orphans:
                 async with asyncio.timeout(LINGER_S):
                     await self._has_more.wait()
         return bool(self._numbers)
-
-    async def _end_next(self, connection: aiomysql.Connection) -> OrphanFate:
-        fate = await _end(connection, self._numbers[0])
-        self._numbers.popleft()
-        return fate
 
 
 async def _end(connection: aiomysql.Connection, number: int) -> OrphanFate:
@@ -127,7 +131,7 @@ async def _rows(connection: aiomysql.Connection, question: str) -> Sequence[Sequ
     return rows
 
 
-def _owner(row: Sequence[Any]) -> tuple[str, str, str | None]:
+def _owner(row: Sequence[Any]) -> tuple[bytes, bytes, bytes | None]:
     """User, host without its port, and schema of a line of the list."""
     _, user, host, schema = row[:4]
-    return user, str(host).rpartition(":")[0] or str(host), schema
+    return user, host.rpartition(b":")[0] or host, schema

@@ -15,7 +15,7 @@ from gitlab_sync.errors import DatabaseError
 from gitlab_sync.setting_values import parse_database_url
 from tests.conftest import MakeConnection
 from tests.support.barriers import LockWatch
-from tests.support.port import add_pause, ask, change_pause, connection_id, others, pauses, port_on
+from tests.support.port import Text, add_pause, ask, change_pause, connection_id, others, pauses, port_on
 from tests.support.road import until
 
 AT_ONCE_S = limits.LOCK_WAIT_S / 2
@@ -88,6 +88,38 @@ async def test_a_statement_that_hits_its_limit_frees_its_locks(
         assert db.pool.orphans.fates[OrphanFate.KILLED] == database.ATTEMPTS
         holder.rollback()
         assert pauses(look) == {"a": "+", "b": ""}
+
+
+def sleeping(look: pymysql.Connection[Any]) -> int:
+    """How many statements of this schema are asleep; undecoded, since they may hold any bytes."""
+    look.use_unicode = False
+    with look.cursor() as cursor:
+        cursor.execute("SHOW PROCESSLIST")
+        return sum(row[3] == look.db and b"SLEEP(60)" in (row[7] or b"") for row in cursor.fetchall())
+
+
+async def test_other_peoples_statements_may_hold_any_bytes(
+    database_url: str, connect: MakeConnection
+) -> None:
+    """They stand in the server's list beside ours; reading it must not stumble over them."""
+    look = connect()
+    async with port_on(database_url, size=2) as db:
+
+        async def reads() -> Any:
+            question = Text("SELECT SLEEP(60) + LENGTH(%(bytes)s)")
+            return await db.read("long", lambda session: session.rows(question, {"bytes": b"\xff\xfe\xc3"}))
+
+        tasks = [asyncio.create_task(reads()) for _ in range(2)]
+
+        async def sleep() -> bool:
+            return sleeping(look) == 2 - sum(task.cancelled() for task in tasks)
+
+        await until(sleep, "both run")
+        for task in tasks:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await until(sleep, "one less is running")
+        assert db.pool.orphans.fates == {OrphanFate.KILLED: 2}
 
 
 async def test_a_cancelled_read_ends_at_the_server(database_url: str, connect: MakeConnection) -> None:
