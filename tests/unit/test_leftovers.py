@@ -13,7 +13,7 @@ def test_a_grandchild_that_was_abandoned_is_found_and_ended() -> None:
     marked = {**os.environ, "TEST_SESSION_MARK": "abandoned"}
     subprocess.run(["sh", "-c", "exec sleep 600 >/dev/null 2>&1 & exit 0"], env=marked, check=True)
     (named,) = end_leftovers("abandoned", grace_s=0)
-    assert named.endswith("sleep 600 ")
+    assert "sleep 600" in named  # its shell may not have handed over to it yet
     assert end_leftovers("abandoned") == []
 
 
