@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any
 
+import aiomysql
 import pymysql
 import pytest
 
@@ -15,7 +16,17 @@ from gitlab_sync.errors import DatabaseError
 from gitlab_sync.setting_values import parse_database_url
 from tests.conftest import MakeConnection
 from tests.support.barriers import LockWatch
-from tests.support.port import Text, add_pause, ask, change_pause, connection_id, others, pauses, port_on
+from tests.support.port import (
+    Text,
+    add_pause,
+    ask,
+    change_pause,
+    connection_id,
+    kill_if_there,
+    others,
+    pauses,
+    port_on,
+)
 from tests.support.road import until
 
 AT_ONCE_S = limits.LOCK_WAIT_S / 2
@@ -92,10 +103,16 @@ async def test_a_statement_that_hits_its_limit_frees_its_locks(
 
 def sleeping(look: pymysql.Connection[Any]) -> int:
     """How many statements of this schema are asleep; undecoded, since they may hold any bytes."""
+    return len(numbers_asleep(look))
+
+
+def numbers_asleep(look: pymysql.Connection[Any]) -> list[int]:
+    """Their connections."""
     look.use_unicode = False
     with look.cursor() as cursor:
         cursor.execute("SHOW PROCESSLIST")
-        return sum(row[3] == look.db and b"SLEEP(60)" in (row[7] or b"") for row in cursor.fetchall())
+        lines = cursor.fetchall()
+    return [int(line[0]) for line in lines if line[3] == look.db and b"SLEEP(60)" in (line[7] or b"")]
 
 
 async def test_other_peoples_statements_may_hold_any_bytes(
@@ -203,6 +220,34 @@ async def test_without_a_connection_to_kill_on_it_is_counted_and_the_lock_wait_e
     finally:
         with look.cursor() as cursor:
             cursor.execute(f"DROP USER '{user}'@'localhost'")
+
+
+async def test_a_server_that_refuses_the_kill_is_counted_and_troubles_nobody(
+    database_url: str, connect: MakeConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rights to KILL may be missing in between: the statement ends by itself, later."""
+    look = connect()
+    query = aiomysql.Connection.query
+
+    async def refuses(connection: aiomysql.Connection, text: str, **how: Any) -> Any:
+        if str(text).startswith("KILL"):
+            raise pymysql.err.OperationalError(1095, "You are not owner of thread")
+        return await query(connection, text, **how)
+
+    monkeypatch.setattr(aiomysql.Connection, "query", refuses)
+    async with port_on(database_url, size=1) as db:
+        task = asyncio.create_task(db.read("long", lambda session: ask(session, "SLEEP(60)")))
+
+        async def runs() -> bool:
+            return sleeping(look) == 1
+
+        await until(runs, "it runs")
+        task.cancel()
+        await until_counted(db, OrphanFate.REFUSED)
+        monkeypatch.undo()
+        assert db.pool.free_places == 1
+        assert await db.read("next", lambda session: ask(session, "1")) == 1
+        kill_if_there(connect(), numbers_asleep(look)[0])
 
 
 async def test_the_worker_ends_with_its_work_and_with_the_pool(
