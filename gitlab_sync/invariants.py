@@ -28,10 +28,22 @@ from gitlab_sync.states import ACTIVE_BATCH, BatchStatus, OperationStatus
 from gitlab_sync.store import invariants as store
 from gitlab_sync.store.invariants import INVARIANTS, OF_ACTIVE, OF_ROWS, OF_SERVICE, Ends, Table, Violation
 
-__all__ = ["INVARIANTS", "Examined", "Pace", "Progress", "Scope", "Violation", "examine", "find_violations"]
+__all__ = [
+    "INVARIANTS",
+    "OF_LIVENESS",
+    "Examined",
+    "Pace",
+    "Progress",
+    "Scope",
+    "Violation",
+    "examine",
+    "find_violations",
+]
 
 RECENT_S: Final = 24 * 3600
 LIMIT: Final = 100
+#: What is about somebody being at work, rather than about rows that contradict each other.
+OF_LIVENESS: Final = frozenset({"invariant_nothing_stuck", *OF_SERVICE})
 _MOST: Final = 10_000
 _LAST_ID: Final = 2**63 - 1
 _EVER: Final = datetime(1970, 1, 1)  # noqa: DTZ001  naive UTC, as everywhere at the driver

@@ -30,11 +30,6 @@ _INVARIANT_REMEDY: Final = (
 _LIVENESS_REMEDY: Final = (
     "see that a replica with this role runs and reaches the database: `gitlab-sync serve`"
 )
-_SERVICE: Final = (
-    "invariant_nothing_stuck",
-    "invariant_batch_is_looked_at",
-    "invariant_notification_is_tried",
-)
 
 
 def doctor(
@@ -107,16 +102,13 @@ def _as_json(one: Finding) -> dict[str, Any]:
 
 
 async def _schema(ctx: Context) -> list[Finding]:
-    from gitlab_sync.doctor import Finding, Kind
+    from gitlab_sync.doctor import finding_of
     from gitlab_sync.startup import check_database
 
     try:
         await check_database(ctx.db)
     except ConfigError as error:
-        return [
-            Finding(Kind.PROBLEM, "database", "server or schema", problem, "as it says")
-            for problem in error.problems
-        ]
+        return [finding_of("database", "server or schema", problem) for problem in error.problems]
     return []
 
 
@@ -150,7 +142,9 @@ async def _invariants(ctx: Context, *, is_full: bool) -> list[Finding]:
 
 
 def _remedy(invariant: str) -> str:
-    return _LIVENESS_REMEDY if invariant in _SERVICE else _INVARIANT_REMEDY
+    from gitlab_sync.invariants import OF_LIVENESS
+
+    return _LIVENESS_REMEDY if invariant in OF_LIVENESS else _INVARIANT_REMEDY
 
 
 class _Teller:

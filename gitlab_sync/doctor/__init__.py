@@ -6,6 +6,6 @@ contradict each other are `gitlab_sync.invariants`' matter. Never acts: a connec
 
 from gitlab_sync.doctor.blocking import Patience
 from gitlab_sync.doctor.database import examine_database
-from gitlab_sync.doctor.finding import Finding, Kind
+from gitlab_sync.doctor.finding import Finding, Kind, finding_of
 
-__all__ = ["Finding", "Kind", "Patience", "examine_database"]
+__all__ = ["Finding", "Kind", "Patience", "examine_database", "finding_of"]

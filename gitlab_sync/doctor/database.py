@@ -28,11 +28,10 @@ from gitlab_sync.doctor.blocking import (
     tell_deadlock,
     tell_idle,
 )
-from gitlab_sync.doctor.finding import Finding, Kind
+from gitlab_sync.doctor.finding import Finding, Kind, finding_of
 from gitlab_sync.doctor.innodb_text import OpenTransaction, is_whole, latest_deadlock, open_transactions
 from gitlab_sync.doctor.weaknesses import (
     clock_apart,
-    server_problems_as_findings,
     weak_lock_limits,
     weak_settings,
 )
@@ -96,7 +95,7 @@ async def _settings(looks: _Looks, facts: ServerFacts, clock: Clock) -> list[Fin
     server_clock = await looks.db.read("doctor", store.select_clock)
     answered_at = clock()
     return [
-        *server_problems_as_findings(server_problems(facts)),
+        *(finding_of("settings", "server", problem) for problem in server_problems(facts)),
         *weak_settings(settings),
         *weak_lock_limits(limits),
         *clock_apart(server_clock.now_at.replace(tzinfo=UTC), asked_at, answered_at),

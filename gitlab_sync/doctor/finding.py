@@ -23,3 +23,11 @@ class Finding:
     subject: str
     detail: str
     remedy: str
+
+
+def finding_of(check: str, subject: str, sentence: str) -> Finding:
+    """A problem that was told as one sentence whose last part is the remedy."""
+    detail, separator, remedy = sentence.rpartition("; ")
+    if not separator:
+        detail, separator, remedy = sentence.rpartition(": ")
+    return Finding(Kind.PROBLEM, check, subject, detail, remedy)

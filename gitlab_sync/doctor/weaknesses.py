@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -105,17 +105,6 @@ def _locks(settings: Mapping[str, str]) -> Iterator[Finding]:
             "it is OFF: each deadlock holds both sides until a lock wait times out",
             "set it to ON",
         )
-
-
-def server_problems_as_findings(problems: Iterable[str]) -> list[Finding]:
-    """What also keeps a service from starting; each sentence ends with its own remedy."""
-    found = []
-    for problem in problems:
-        detail, separator, remedy = problem.rpartition("; ")
-        found.append(
-            _problem("server", detail if separator else problem, remedy if separator else "see there")
-        )
-    return found
 
 
 def _problem(subject: str, detail: str, remedy: str) -> Finding:

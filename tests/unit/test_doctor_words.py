@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from gitlab_sync.doctor.blocking import Patience, Scene, blocked, long_running, tell_deadlock
-from gitlab_sync.doctor.finding import Kind
+from gitlab_sync.doctor.finding import Kind, finding_of
 from gitlab_sync.doctor.innodb_text import (
     OpenTransaction,
     is_whole,
@@ -129,6 +129,25 @@ def test_a_clock_is_off_only_beyond_what_the_question_took(off_s: float, told: s
     database_at = (answered_at if off_s > 0 else asked_at) + timedelta(seconds=off_s)
     found = clock_apart(database_at, asked_at, answered_at)
     assert [told in one.detail for one in found] == ([True] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "detail", "remedy"),
+    [
+        (
+            "the server is read-only; point the URL to the writer",
+            "the server is read-only",
+            "point the URL to the writer",
+        ),
+        ("URL: migration 0001 is pending: run migrate", "URL: migration 0001 is pending", "run migrate"),
+    ],
+)
+def test_what_keeps_a_service_from_starting_is_told_with_its_remedy_apart(
+    sentence: str, detail: str, remedy: str
+) -> None:
+    """The same sentence as at the start, taken apart."""
+    found = finding_of("settings", "server", sentence)
+    assert (found.detail, found.remedy) == (detail, remedy)
 
 
 def connection(number: int, command: str = "Query", seconds: int = 9, state: str = "") -> Connection:
