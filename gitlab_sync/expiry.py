@@ -30,7 +30,7 @@ from typing import Final
 from gitlab_sync.admission import Occasion, SubmitAnswer, submit
 from gitlab_sync.context import Context
 from gitlab_sync.edits import CannotInvert, inverse
-from gitlab_sync.errors import InvalidRequest, OperationExists, RelationBusy, SubmitRefused
+from gitlab_sync.errors import InvalidRequest, SubmitRefused
 from gitlab_sync.model import NewRequest, OperationId
 from gitlab_sync.states import Action
 from gitlab_sync.store import bindings, operations
@@ -106,9 +106,9 @@ async def _admit(ctx: Context, removals: Sequence[NewRequest]) -> int:
 async def _admit_or_tell(ctx: Context, removal: NewRequest) -> int:
     try:
         return await _admit(ctx, [removal])
-    except (RelationBusy, OperationExists):
-        return 0  # somebody was quicker (A, B)
-    except (InvalidRequest, SubmitRefused) as error:
+    except SubmitRefused:
+        return 0  # somebody was quicker, or is at it (A, B)
+    except InvalidRequest as error:
         _tell(ctx, removal.partition, removal.operation_id, error)
         return 0
 
