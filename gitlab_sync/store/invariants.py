@@ -49,7 +49,11 @@ class Ends:
 #: What looks at what is active as a whole, through an index.
 OF_ACTIVE: Final = ("invariant_one_active_batch", "invariant_nothing_stuck")
 #: The same, but about whether a service runs at all: nothing is wrong with a row.
-OF_SERVICE: Final = ("invariant_batch_is_looked_at", "invariant_notification_is_tried")
+OF_SERVICE: Final = (
+    "invariant_batch_is_looked_at",
+    "invariant_notification_is_tried",
+    "invariant_expired_is_ended",
+)
 #: What looks at a page of a table.
 OF_ROWS: Final[Mapping[Table, tuple[str, ...]]] = {
     Table.BATCH: ("invariant_slot_equals_status", "invariant_settled_is_told"),

@@ -36,6 +36,15 @@ FROM outbox x FORCE INDEX (ix_outbox_due)
 WHERE x.delivered_at IS NULL AND x.dead_at IS NULL AND x.next_attempt_at < UTC_TIMESTAMP(6) - INTERVAL 15 MINUTE
 LIMIT %(limit)s;
 
+-- name: invariant_expired_is_ended
+-- Liveness: a relation whose time has passed gets its removal. One whose removal a person has withdrawn belongs to that
+-- removal since, and is left alone.
+-- index: binding.ix_binding_expires
+SELECT CAST(b.id AS CHAR) AS subject, 'active more than an hour after its time has passed' AS detail
+FROM binding b FORCE INDEX (ix_binding_expires)
+WHERE b.expires_at < UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AND b.status = 2 AND b.operation_id = b.active_operation_id
+LIMIT %(limit)s;
+
 -- name: invariant_slot_equals_status
 -- I1: the generated slot says the same as the status.
 -- index: merge_batch.PRIMARY

@@ -68,6 +68,9 @@ DAMAGES: Final = {
     "invariant_notification_is_tried": Damage(
         "UPDATE outbox SET next_attempt_at = UTC_TIMESTAMP(6) - INTERVAL 1 HOUR ORDER BY id LIMIT 1"
     ),
+    "invariant_expired_is_ended": Damage(
+        "UPDATE binding SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE status = 2"
+    ),
     "invariant_slot_equals_status": Damage(
         "UPDATE merge_batch SET active_slot = 'elsewhere' WHERE status = 1", prepare=plain_slot
     ),
