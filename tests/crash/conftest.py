@@ -1,12 +1,16 @@
-"""Fixtures of the crash tests: one simulator and one parent of replicas for each module, and the scorecard."""
+"""Fixtures of the crash tests: a simulator and a parent of replicas for each module, the scorecard."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
+from gitlab_sync import service
 from gitlab_sync.sandbox.simulator import Running, simulator_process
+from tests.support.crash_flows import OUTBOX_INTERVAL_S
 from tests.support.crash_parent import ReplicaParent, replica_parent
 from tests.support.road import BOT_TOKEN, QUICK
 from tests.support.scorecard import Scorecard
@@ -30,6 +34,23 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaParent]:
     """The process that forks the replicas to be killed."""
     with replica_parent(tmp_path_factory.mktemp("replicas")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def quick_outbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the next turn of deliveries."""
+    monkeypatch.setattr(service, "OUTBOX_INTERVAL_S", OUTBOX_INTERVAL_S)
+
+
+@pytest.fixture(autouse=True)
+def terse_logs() -> Iterator[None]:
+    """A line for each event; painting every provoked error with its variables would take most of the time."""
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ class SchemaPool:
     def _end_connections(self, name: str) -> None:
         deadline = time.monotonic() + _SETTLE_LIMIT_S
         with self._cursor() as cursor:
-            while left := _connections(cursor, name):
+            while left := connections(cursor, name):
                 assert time.monotonic() < deadline, f"connections to {name} do not end: {left}"
                 for connection in left:
                     _kill(cursor, connection)
@@ -130,9 +130,16 @@ class SchemaPool:
             yield cursor
 
 
-def _connections(cursor: Cursor, name: str) -> list[int]:
-    cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
-    return [int(row[0]) for row in cursor.fetchall()]
+def connections(cursor: Cursor, name: str) -> list[int]:
+    """Whose connections there are. MySQL cannot list them while any statement that runs holds bytes."""
+    deadline = time.monotonic() + _SETTLE_LIMIT_S
+    while True:
+        try:
+            cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
+            return [int(row[0]) for row in cursor.fetchall()]
+        except pymysql.OperationalError as error:
+            if error.args[0] != 3854 or time.monotonic() > deadline:
+                raise
 
 
 def _kill(cursor: Cursor, connection: int) -> None:

@@ -19,6 +19,8 @@ def hits() -> Iterator[ast.Call]:
             match node:
                 case ast.Call(func=ast.Attribute(attr="hit")):
                     yield node
+                case _:
+                    continue
 
 
 def names() -> list[str]:

@@ -1,0 +1,122 @@
+"""Starts, freezes, wakes and waits for replica processes, through the parent that forks them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.crash_flows import Flow, Journal
+from tests.support.crash_points import Trap
+from tests.support.road import until
+
+_ROOT: Final = Path(__file__).parents[2]
+_LIMIT_S: Final = 60.0
+
+
+class Replica:
+    """One forked process, as its parent reports it."""
+
+    def __init__(self, parent: ReplicaParent, name: str, folder: Path) -> None:
+        self.name = name
+        self.journal = Journal(folder / f"{name}.journal")
+        self.log = folder / f"{name}.log"
+        self._parent = parent
+
+    @property
+    def state(self) -> str:
+        """`running`, `stopped`, or `ended` with the exit code (-9: by SIGKILL)."""
+        return self._parent.states.get(self.name, "unknown")
+
+    async def until(self, *states: str) -> str:
+        """Wait for one of `states`; which one it became."""
+
+        async def reached() -> bool:
+            return self.state in states or self.state.startswith("ended")
+
+        await until(reached, f"{self.name} is {' or '.join(states)}", _LIMIT_S)
+        assert self.state in states, f"{self.name} is {self.state}:\n{self.tail()}"
+        return self.state
+
+    def wake(self) -> None:
+        """Let a frozen one go on."""
+        self._parent.order(do="signal", name=self.name, signal=int(signal.SIGCONT))
+
+    def kill(self) -> None:
+        self._parent.order(do="signal", name=self.name, signal=int(signal.SIGKILL))
+
+    def tail(self) -> str:
+        """The end of what it said."""
+        return self.log.read_text()[-4000:] if self.log.exists() else "(it said nothing)"
+
+
+class ReplicaParent:
+    """The running parent: give it orders, read what it reports."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.states: dict[str, str] = {}
+        self._process = process
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._reading = threading.Thread(target=self._read, name="replica-reports", daemon=True)
+        self._reading.start()
+
+    def start(self, flow: Flow, steps: Sequence[str], traps: Sequence[Trap], **where: str) -> Replica:
+        """Fork a replica; `where` is what `crash_replica.live` needs to find its surroundings."""
+        replica = Replica(self, f"replica-{next(self._numbers)}", self._folder)
+        self.states[replica.name] = "starting"
+        self.order(
+            do="start",
+            name=replica.name,
+            flow=flow,
+            steps=list(steps),
+            traps=[asdict(trap) for trap in traps],
+            journal=str(self._folder / f"{replica.name}.journal"),
+            log=str(replica.log),
+            **where,
+        )
+        return replica
+
+    def order(self, **fields: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(fields).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End it, and with it every replica that still lives."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(_LIMIT_S)
+        self._reading.join(_LIMIT_S)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            code = told.get("code")
+            self.states[told["name"]] = told["state"] if code is None else f"ended {code}"
+
+
+@contextmanager
+def replica_parent(folder: Path) -> Iterator[ReplicaParent]:
+    """A parent for the block; logs and journals of its replicas are in `folder`."""
+    command = [sys.executable, "-m", "tests.support.crash_replica"]
+    with (
+        (folder / "parent.log").open("wb") as log,
+        subprocess.Popen(
+            command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as process,
+    ):
+        parent = ReplicaParent(process, folder)
+        try:
+            yield parent
+        finally:
+            parent.close()
