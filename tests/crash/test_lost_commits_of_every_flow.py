@@ -34,6 +34,8 @@ from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.settlement import settle
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from gitlab_sync.store import batches, edge
+from tests.conftest import MakeConnection
+from tests.support.barriers import LockWatch
 from tests.support.engine import PARTITION, engine_context, enqueue, new_request, require_no_violations
 from tests.support.guards import weaken_statement
 from tests.support.looks import OPENED
@@ -261,20 +263,25 @@ async def test_a_resume_never_ends_somebodys_next_pause(server: RunningServer, d
 
 
 async def test_a_pause_on_its_way_is_waited_for_and_not_refused_because_of_itself(
-    server: RunningServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, database_url: str, connect: MakeConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """COMMIT is slow, its caller gives up: a look without a lock would not see it, and then meet it."""
-    name = parse_database_url(database_url).name
+    """COMMIT comes late and nothing could be killed: a look without a lock would miss it and then meet it."""
+    name, watch = parse_database_url(database_url).name, LockWatch(connect())
     async with mysql_proxy(server.tcp_address) as proxy, engine_context(proxy.dsn(name)) as operator:
-        proxy.next_commits.append(Fate.SWALLOW)
         monkeypatch.setattr("gitlab_sync.db.database.COMMIT_LIMIT_S", 0.1)
-        await pause(operator, PARTITION, reason="slow", actor="olga")
+        monkeypatch.setattr(operator.db.pool.orphans, "end", lambda _connection: None)
+        proxy.hold_commits()
+        pausing = asyncio.create_task(pause(operator, PARTITION, reason="slow", actor="olga"))
+        await proxy.commit_held.wait()
+        await watch.until_waiting(pausing)
+        proxy.let_commits_go()
+        await pausing
         with pytest.raises(StaleWrite):
             await pause(operator, PARTITION, reason="slow", actor="olga")
 
 
 async def test_an_outbox_whose_commits_are_cut_delivers_everything_and_marks_it_once(
-    server: RunningServer, database_url: str, connect: Any
+    server: RunningServer, database_url: str, connect: MakeConnection
 ) -> None:
     """A mark that is unanswered is made again; a lease that is unanswered is nobody's until its time."""
     async with replicas(database_url, count=1) as (other,), mysql_proxy(server.tcp_address) as proxy:
