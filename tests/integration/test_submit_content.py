@@ -155,7 +155,7 @@ async def test_an_expiry_is_stored_as_it_was_meant(database_url: str, connect: M
         "2031-01-01T00:00:00",
         "2031-03-30T02:30:00.000001",  # does not exist in Berlin
         "9999-12-31T23:59:59.999999",
-        "2000-02-29T12:00:00",
+        "2096-02-29T12:00:00",
     ]
     async with engine_context(database_url) as ctx:
         requests = [
