@@ -233,7 +233,7 @@ async def _record_merge_request(ctx: Context, batch: BatchRow, info: MergeReques
             session, batch, info.project_id, info.iid, info.web_url
         )
         require_won(won)
-        await outbox.insert_batch(session, batch.id, "batch.published")
+        await outbox.insert_batch(session, batch.id, "batch.published", str(batch.version + 1))
         await ctx.points.hit("publish.before_record")
 
     await ctx.db.transaction("record_merge_request", work, confirm=confirm_batch(batch))

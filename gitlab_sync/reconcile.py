@@ -223,8 +223,8 @@ async def _block(ctx: Context, batch: BatchRow, reason: str, text: str) -> Recon
 
     async def work(session: Session) -> int:
         affected = await batches.block_if_running(session, batch, reason, text[:1000])
-        if affected:
-            await outbox.insert_batch(session, batch.id, "batch.blocked")
+        if affected and not await outbox.was_told(session, batch.id, "batch.blocked", reason):
+            await outbox.insert_batch(session, batch.id, "batch.blocked", reason)
             await ctx.points.hit("block.before_commit")
         return affected
 

@@ -76,8 +76,20 @@ async def insert_settled(session: Session, batch_id: BatchId) -> int:
     return await session.execute(statement("outbox_insert_settled"), parameters)
 
 
-async def insert_batch(session: Session, batch_id: BatchId, event: str) -> int:
-    return await session.execute(statement("outbox_insert_batch"), {"batch_id": batch_id, "event": event})
+async def insert_batch(session: Session, batch_id: BatchId, event: str, occasion: str) -> int:
+    """The batch's own notification, once for each `occasion` (a version, or the reason of a block)."""
+    parameters = {"subject": _subject(batch_id, occasion), "event": event, "batch_id": batch_id}
+    return await session.execute(statement("outbox_insert_batch"), parameters)
+
+
+async def was_told(session: Session, batch_id: BatchId, event: str, occasion: str) -> bool:
+    """Whether `insert_batch` was called for this occasion before."""
+    parameters = {"subject": _subject(batch_id, occasion), "event": event}
+    return await session.row(statement("outbox_find_told"), parameters) is not None
+
+
+def _subject(batch_id: BatchId, occasion: str) -> bytes:
+    return f"batch:{batch_id}:{occasion}".encode()
 
 
 async def peek_due(session: Session) -> bool:

@@ -53,20 +53,22 @@ FROM merge_batch b FORCE INDEX (PRIMARY)
 WHERE b.id = %(batch_id)s;
 
 -- name: outbox_insert_batch
--- A batch's own notification about a move that is not its end (published, blocked). That it is blocked for one reason
--- is told once, however often it runs into it; the caller holds the batch row, so nobody writes the same beside us.
+-- A batch's own notification about a move that is not its end (published, blocked).
 -- index: merge_batch.PRIMARY
 INSERT INTO outbox (subject, event, operation_id, batch_id, payload, next_attempt_at, created_at)
-SELECT CONCAT('batch:', b.id, ':', CASE b.status WHEN 4 THEN b.reason_code ELSE b.version END), %(event)s, NULL, b.id,
+SELECT %(subject)s, %(event)s, NULL, b.id,
        JSON_OBJECT('batch', b.id, 'partition', CONVERT(b.partition_key USING utf8mb4), 'project_id', b.project_id,
                    'mr_iid', b.mr_iid, 'reason', CONVERT(b.reason_code USING utf8mb4)),
        UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
 FROM merge_batch b FORCE INDEX (PRIMARY)
-WHERE b.id = %(batch_id)s
-  AND NOT EXISTS (
-    SELECT 1 FROM outbox x FORCE INDEX (uk_subject_event)
-    WHERE x.subject = CONCAT('batch:', b.id, ':', CASE b.status WHEN 4 THEN b.reason_code ELSE b.version END)
-      AND x.event = %(event)s);
+WHERE b.id = %(batch_id)s;
+
+-- name: outbox_find_told
+-- Whether this was told before. The caller holds the batch row, so nobody tells the same beside it; the key refuses a twin.
+-- index: outbox.uk_subject_event
+SELECT x.id
+FROM outbox x FORCE INDEX (uk_subject_event)
+WHERE x.subject = %(subject)s AND x.event = %(event)s;
 
 -- name: outbox_peek_due
 -- Whether any notification is due: a hint that takes no lock.

@@ -90,6 +90,9 @@ COMMON: Final[dict[str, Any]] = {
 
 #: What it means in one statement.
 SPECIAL: Final[dict[str, dict[str, Any]]] = {
+    "outbox_find_told": {"subject": b"request:1:1", "event": "request.merged"},
+    "outbox_insert_batch": {"subject": b"batch:1:conflict"},
+    "audit_lock_move": {"version": 1, "after": 1, "cause": "submitted"},
     "batch_insert_running": {"partition_key": "nobody-is-here"},
     "batch_record_merge_request_if_running": {"mr_iid": 999_999},
     "binding_get": {"target_key": "target-0-1"},
