@@ -226,7 +226,7 @@ async def test_three_replicas_and_a_moody_receiver_keep_every_order(
 ) -> None:
     """Five events of each of twenty streams: taken once each, and none before its predecessor."""
     seed = random.randrange(2**32)
-    print(f"seed {seed}")  # noqa: T201  replays the receiver's moods
+    print(f"seed {seed}")
     table.fill(streams=20, events=5)
     sink.plan = judge = Judge(seed, first_id=table.lines()[0].id, streams=20)
     async with (

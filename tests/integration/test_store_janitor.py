@@ -99,6 +99,7 @@ async def test_only_notifications_that_were_delivered_long_ago_go(
         await enqueue(ctx, CHUNK + 2)
         await deliver_due(ctx)
         age(look, "outbox", "delivered_at", KEEP_NOTIFICATIONS_S + 1)
+        age(look, "operation", "updated_at", KEEP_NOTIFICATIONS_S + 1)
         await enqueue(ctx, 1, first=100)
         await deliver_due(ctx)
         await enqueue(ctx, 1, first=200)
