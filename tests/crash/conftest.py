@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -12,8 +13,10 @@ from gitlab_sync import service
 from gitlab_sync.sandbox.simulator import Running, simulator_process
 from tests.support.crash_flows import OUTBOX_INTERVAL_S
 from tests.support.crash_parent import ReplicaParent, replica_parent
+from tests.support.crash_runs import House, MakeHouse
 from tests.support.road import BOT_TOKEN, QUICK
 from tests.support.scorecard import Scorecard
+from tests.support.servers import RunningServer
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +62,9 @@ def scorecard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorecard]:
     card = Scorecard()
     yield card
     card.publish(tmp_path_factory.getbasetemp() / "crash-scorecard.txt")
+
+
+@pytest.fixture
+def make_house(server: RunningServer, gitlab: Running, scorecard: Scorecard, tmp_path: Path) -> MakeHouse:
+    """A factory of what the runs of a flow share."""
+    return lambda flow: House(flow, server, gitlab, tmp_path, scorecard)

@@ -6,7 +6,8 @@ its locks until its connection ends; that is ended as a server ends an idle one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import pytest
@@ -32,12 +33,16 @@ TOLD: Final = ("QUEUED", "MERGING", "MERGED")
 TOLD_TWICE: Final = ("QUEUED", "MERGING", "QUEUED", "MERGING", "MERGED")
 
 
-async def frozen(stage: Stage, parent: ReplicaParent, steps: Sequence[str], point: str) -> Replica:
-    """A replica that stands frozen at the point."""
+@asynccontextmanager
+async def frozen(
+    stage: Stage, parent: ReplicaParent, steps: Sequence[str], point: str
+) -> AsyncIterator[Replica]:
+    """A replica that stands frozen at the point until it is woken."""
     name, _, nth = point.partition("#")
-    replica = parent.start(stage.flow, steps, [Trap(name, int(nth or 1), How.FREEZE)], **stage.where)
-    await replica.until("stopped")
-    return replica
+    traps = [Trap(name, int(nth or 1), How.FREEZE)]
+    async with parent.replica(stage.flow, steps, traps, **stage.where) as replica:
+        await replica.until("stopped")
+        yield replica
 
 
 async def wake_and_end(replica: Replica) -> None:
@@ -78,8 +83,7 @@ async def test_a_publisher_that_slept_past_the_deadline_leaves_nothing_behind(
     point: str, stage: Stage, parent: ReplicaParent, score: Score
 ) -> None:
     """Swept and landed by another in the next round; what the zombie makes too late, it removes itself."""
-    zombie = await frozen(stage, parent, PUBLISH, point)
-    async with stage.context() as ctx:
+    async with frozen(stage, parent, PUBLISH, point) as zombie, stage.context() as ctx:
         stage.make_overdue()
         await stage.finish(ctx)
         await wake_and_end(zombie)
@@ -92,8 +96,7 @@ async def test_a_zombie_asks_to_merge_what_was_given_up(
     point: str, stage: Stage, parent: ReplicaParent, score: Score
 ) -> None:
     """It wakes up right before it asks: the merge request is closed, GitLab refuses, nothing lands twice."""
-    zombie = await frozen(stage, parent, SETTLE, point)
-    async with stage.context() as ctx:
+    async with frozen(stage, parent, SETTLE, point) as zombie, stage.context() as ctx:
         stage.make_overdue()
         await stage.finish(ctx)
         moves = stage.end().requests[0][2]
@@ -107,8 +110,7 @@ async def test_a_zombie_wakes_up_after_another_has_settled(
     point: str, stage: Stage, parent: ReplicaParent, score: Score
 ) -> None:
     """Merged, and settled by another past the deadline: as landed, once; the zombie has nothing to do."""
-    zombie = await frozen(stage, parent, SETTLE, point)
-    async with stage.context() as ctx:
+    async with frozen(stage, parent, SETTLE, point) as zombie, stage.context() as ctx:
         stage.make_overdue()
         await stage.finish(ctx)
         await wake_and_end(zombie)
@@ -121,22 +123,22 @@ async def test_a_zombie_in_the_middle_of_its_settlement_loses_it(
     point: str, stage: Stage, parent: ReplicaParent, score: Score
 ) -> None:
     """The server has ended its connection, another settles; its own COMMIT fails and it sees that it lost."""
-    zombie = await frozen(stage, parent, SETTLE, point)
-    stage.end_foreign_connections()
-    async with stage.context() as ctx:
-        stage.make_overdue()
-        await stage.finish(ctx)
-        await wake_and_end(zombie)
-        await require_landed_once(stage, TOLD, score)
-        await stage.require_sound(ctx)
+    async with frozen(stage, parent, SETTLE, point) as zombie:
+        stage.end_foreign_connections()
+        async with stage.context() as ctx:
+            stage.make_overdue()
+            await stage.finish(ctx)
+            await wake_and_end(zombie)
+            await require_landed_once(stage, TOLD, score)
+            await stage.require_sound(ctx)
 
 
 async def test_a_zombie_that_sent_before_it_slept_marks_nothing(
     stage: Stage, parent: ReplicaParent, score: Score
 ) -> None:
     """Its lease is over and another has delivered; the late mark is refused, each row is delivered once."""
-    zombie = await frozen(stage, parent, ("submit", "deliver"), "outbox.delivered")
-    async with stage.context() as ctx:
+    steps = ("submit", "deliver")
+    async with frozen(stage, parent, steps, "outbox.delivered") as zombie, stage.context() as ctx:
         await stage.finish(ctx)
         before = stage.run("SELECT id, attempts, delivered_at FROM outbox ORDER BY id")
         await wake_and_end(zombie)

@@ -18,7 +18,7 @@ from gitlab_sync.admission import Idempotency, submit
 from gitlab_sync.context import Context
 from gitlab_sync.deliveries import accept_delivery
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer
-from gitlab_sync.errors import StaleWrite
+from gitlab_sync.errors import DatabaseError, StaleWrite
 from gitlab_sync.model import Approval, BatchId, NewRequest, OnFailure, OperationId, Partition
 from gitlab_sync.moves import approve
 from gitlab_sync.outbox import deliver_due
@@ -27,12 +27,14 @@ from gitlab_sync.rounds import run_round
 from gitlab_sync.service import Engine, Role
 from gitlab_sync.states import Via
 from gitlab_sync.store import batches
+from tests.support.crash_points import Broken
 from tests.support.engine import PARTITION, new_request, partition
 from tests.support.road import batch_of, until_published, until_settled
 
 ROLES: Final = (Role.ROUNDS, Role.POLLER, Role.OUTBOX)
 QUICK: Final = {"MERGE_CHECK_S": "0.05", "POLL_INTERVAL_S": "0.2", "ROUND_INTERVAL_S": "0.1"}
 OUTBOX_INTERVAL_S: Final = 0.1
+_TRIES: Final = 5
 _NAMESPACE: Final = uuid.UUID("5d1c3f0e-0000-4000-8000-000000000003")
 
 
@@ -100,12 +102,23 @@ def _id(number: int) -> OperationId:
 
 
 async def take_steps(ctx: Context, flow: Flow, steps: Sequence[str], journal: Journal) -> None:
-    """Take the steps that were not acknowledged yet, and acknowledge each."""
+    """Take the steps that were not acknowledged yet, and acknowledge each; who gets no answer repeats."""
     done = journal.read()
     for step in steps:
         if step not in done:
-            await _TAKE[step](ctx, flow)
+            await _repeat(lambda step=step: _TAKE[step](ctx, flow))  # type: ignore[misc]
             journal.write(step)
+
+
+async def _repeat(take: Callable[[], Awaitable[None]]) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            await take()
+        except (Broken, DatabaseError):
+            if not left:
+                raise
+        else:
+            return
 
 
 async def _submit(ctx: Context, flow: Flow) -> None:

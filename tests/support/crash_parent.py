@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +40,7 @@ class Replica:
         """Wait for one of `states`; which one it became."""
 
         async def reached() -> bool:
-            return self.state in states or self.state.startswith("ended")
+            return self.state in states or self.has_ended()
 
         await until(reached, f"{self.name} is {' or '.join(states)}", _LIMIT_S)
         assert self.state in states, f"{self.name} is {self.state}:\n{self.tail()}"
@@ -50,8 +50,17 @@ class Replica:
         """Let a frozen one go on."""
         self._parent.order(do="signal", name=self.name, signal=int(signal.SIGCONT))
 
-    def kill(self) -> None:
-        self._parent.order(do="signal", name=self.name, signal=int(signal.SIGKILL))
+    async def end(self) -> None:
+        """Kill it unless it has ended: the schema that it writes to will be somebody else's."""
+        if not self.has_ended():
+            self._parent.order(do="signal", name=self.name, signal=int(signal.SIGKILL))
+            await until(self._ended, f"{self.name} has ended", _LIMIT_S)
+
+    def has_ended(self) -> bool:
+        return self.state.startswith("ended")
+
+    async def _ended(self) -> bool:
+        return self.has_ended()
 
     def tail(self) -> str:
         """The end of what it said."""
@@ -69,8 +78,14 @@ class ReplicaParent:
         self._reading = threading.Thread(target=self._read, name="replica-reports", daemon=True)
         self._reading.start()
 
-    def start(self, flow: Flow, steps: Sequence[str], traps: Sequence[Trap], **where: str) -> Replica:
-        """Fork a replica; `where` is what `crash_replica.live` needs to find its surroundings."""
+    @asynccontextmanager
+    async def replica(
+        self, flow: Flow, steps: Sequence[str], traps: Sequence[Trap], **where: str
+    ) -> AsyncIterator[Replica]:
+        """Fork a replica; it is gone when the block is, whatever became of it.
+
+        `where` is what `crash_replica.live` needs to find its surroundings.
+        """
         replica = Replica(self, f"replica-{next(self._numbers)}", self._folder)
         self.states[replica.name] = "starting"
         self.order(
@@ -83,7 +98,10 @@ class ReplicaParent:
             log=str(replica.log),
             **where,
         )
-        return replica
+        try:
+            yield replica
+        finally:
+            await replica.end()
 
     def order(self, **fields: Any) -> None:
         assert self._process.stdin is not None

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pymysql
+from pymysql.cursors import Cursor
 
 from gitlab_sync.context import Context
 from gitlab_sync.invariants import find_violations
@@ -26,27 +28,17 @@ from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.service import Engine
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.states import BatchStatus, OperationStatus
-from tests.support.crash_flows import (
-    PIPELINES,
-    QUICK,
-    ROLES,
-    Flow,
-    partition_of,
-    requests_of,
-)
+from tests.support.crash_flows import PIPELINES, QUICK, ROLES, Flow, partition_of, requests_of
 from tests.support.engine import engine_context, gitlab_client
 from tests.support.road import BOT_TOKEN
-from tests.support.schemas import connections
+from tests.support.schemas import connections, kill
 from tests.support.servers import RunningServer
 from tests.support.sink import SECRET, SinkServer, listening
 
+T = TypeVar("T")
+
 _TRAILER: Final = re.compile(r"^GitLab-Sync-Batch: (\S+)$", re.MULTILINE)
-_TERMINAL: Final = (
-    OperationStatus.MERGED,
-    OperationStatus.FAILED,
-    OperationStatus.REJECTED,
-    OperationStatus.CLOSED,
-)
+_ONE_AT_A_TIME: Final = threading.Lock()
 _NUMBERS: Final = itertools.count(1)
 _PATIENCE_S: Final = 1.0
 _LIMIT_S: Final = 45.0
@@ -69,31 +61,26 @@ class End:
 class Stage:
     """A flow's surroundings, and looks at them past the engine."""
 
-    def __init__(
-        self,
-        flow: Flow,
-        database_url: str,
-        running: Running,
-        sink: SinkServer,
-        connection: pymysql.Connection[Any],
-    ) -> None:
+    def __init__(self, flow: Flow, database_url: str, running: Running, sink: SinkServer) -> None:
         self.flow = flow
         self.database_url = database_url
         self.running = running
         self.sink = sink
         self.project = f"platform/crash-{next(_NUMBERS)}"
+        self.project_id = self._furnish()
+        self.asked = len(requests_of(flow))
+        self._connection: pymysql.Connection[Any] | None = None
+
+    def _furnish(self) -> int:
+        control = self.running.control
+        project = control.add_project(self.project, {"README.md": "# access\n"}, merge_level=30)
+        control.set_plan(self.project, PIPELINES.get(self.flow, "success"), duration_s=0.05)
+        return int(project["id"])
+
+    def look_by(self, connection: pymysql.Connection[Any]) -> None:
+        """Look at the tables by this connection from now on."""
         self._connection = connection
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        self._furnish()
-
-    def _furnish(self) -> None:
-        control = self.running.control
-        control.add_project(self.project, {"README.md": "# access\n"}, merge_level=30)
-        control.set_plan(self.project, PIPELINES.get(self.flow, "success"), duration_s=0.05)
-
-    @property
-    def asked(self) -> int:
-        return len(requests_of(self.flow))
 
     @property
     def where(self) -> dict[str, str]:
@@ -153,13 +140,14 @@ class Stage:
         self._free("merge_batch", "status IN (1, 4)", "deadline_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
         self.let_time_pass()
 
-    def end_foreign_connections(self) -> None:
-        """What a server does to connections that are silent for too long."""
+    def end_foreign_connections(self) -> int:
+        """What a server does to connections that are silent for too long; how many there were."""
         own = self.run("SELECT CONNECTION_ID()")[0][0]
-        with self._connection.cursor() as cursor:
-            for one in connections(cursor, parse_database_url(self.database_url).name):
-                if one != own:
-                    cursor.execute(f"KILL {one:d}")
+        with self._cursor() as cursor:
+            others = set(connections(cursor, parse_database_url(self.database_url).name)) - {own}
+            for one in others:
+                kill(cursor, one)
+        return len(others)
 
     def _free(self, table: str, where: str, change: str) -> None:
         """Change rows that nobody holds: whoever holds one may be this very event loop."""
@@ -169,6 +157,22 @@ class Stage:
             self.run(f"UPDATE {table} SET {change} WHERE id IN ({', '.join(map(str, ids))})")
         self.run("COMMIT")
 
+    @asynccontextmanager
+    async def mended(self) -> AsyncIterator[None]:
+        """Whatever blocks a batch is repaired, again and again, for as long as the block lasts."""
+
+        async def mend() -> None:
+            while True:
+                self._mend()
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+        mending = asyncio.create_task(mend())
+        try:
+            yield
+        finally:
+            mending.cancel()
+            await asyncio.wait({mending})
+
     def _mend(self) -> None:
         """Somebody repairs the pipeline that blocks a batch."""
         for (pipeline_id,) in self.run("SELECT pipeline_id FROM merge_batch WHERE status = 4"):
@@ -176,7 +180,7 @@ class Stage:
 
     def is_over(self) -> bool:
         """Whether nothing is left to do."""
-        ended = ", ".join(str(int(status)) for status in _TERMINAL)
+        ended = ", ".join(str(int(status)) for status in (OperationStatus.MERGED, OperationStatus.FAILED))
         rest = self.run(
             f"SELECT (SELECT COUNT(*) FROM operation WHERE status IN ({ended})) = {self.asked}"
             " AND NOT EXISTS (SELECT 1 FROM merge_batch WHERE next_check_at < '9999-01-01')"
@@ -189,9 +193,14 @@ class Stage:
 
     def run(self, text: str) -> list[tuple[Any, ...]]:
         """Run one statement."""
-        with self._connection.cursor() as cursor:
+        with self._cursor() as cursor:
             cursor.execute(text)
             return list(cursor.fetchall())
+
+    def _cursor(self) -> Cursor:
+        assert self._connection is not None, "look_by comes first"
+        cursor: Cursor = self._connection.cursor()
+        return cursor
 
     def end(self) -> End:
         """What it came to."""
@@ -260,16 +269,23 @@ def set_stage(flow: Flow, server: RunningServer, running: Running) -> Iterator[S
         listening() as sink,
         closing(server.address.connect(name)) as connection,
     ):
-        yield Stage(flow, server.address.dsn(name), running, sink, connection)
+        stage = Stage(flow, server.address.dsn(name), running, sink)
+        stage.look_by(connection)
+        yield stage
 
 
-async def repeat_until(done: Callable[[], Awaitable[None]], *, tries: int = 5, what: type[Exception]) -> None:
-    """A client that is told nothing repeats."""
-    for left in reversed(range(tries)):
-        try:
-            await done()
-        except what:
-            if not left:
-                raise
-        else:
-            return
+@asynccontextmanager
+async def stage_beside_others(flow: Flow, server: RunningServer, running: Running) -> AsyncIterator[Stage]:
+    """`set_stage` for several runs in one event loop: nobody waits while a schema is made or emptied."""
+    setting = set_stage(flow, server, running)
+    stage = await asyncio.to_thread(_one_at_a_time, setting.__enter__)
+    try:
+        yield stage
+    finally:
+        await asyncio.to_thread(_one_at_a_time, lambda: setting.__exit__(None, None, None))
+
+
+def _one_at_a_time(work: Callable[[], T]) -> T:
+    """The pool of schemas is not for threads."""
+    with _ONE_AT_A_TIME:
+        return work()

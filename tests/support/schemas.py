@@ -121,7 +121,7 @@ class SchemaPool:
             while left := connections(cursor, name):
                 assert time.monotonic() < deadline, f"connections to {name} do not end: {left}"
                 for connection in left:
-                    _kill(cursor, connection)
+                    kill(cursor, connection)
                 time.sleep(_LOOK_AGAIN_S)
 
     @contextmanager
@@ -142,7 +142,8 @@ def connections(cursor: Cursor, name: str) -> list[int]:
                 raise
 
 
-def _kill(cursor: Cursor, connection: int) -> None:
+def kill(cursor: Cursor, connection: int) -> None:
+    """End a connection, if it has not gone by itself."""
     try:
         cursor.execute(f"KILL {connection:d}")
     except pymysql.MySQLError as error:
