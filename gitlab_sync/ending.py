@@ -49,7 +49,10 @@ async def give_up(
     WON, LOST: as `settle`. None: GitLab does not say yet how it ends (merging, or the close had no effect).
     """
     await ctx.points.hit("give_up.before_close")
-    info = await _final_state(ctx, batch)
+    info = await _recorded_or_found(ctx, batch)
+    if info is not None and info.state == "opened":
+        batch = await _record_ending(ctx, batch, reason, members)
+    info = await _final_state(ctx, batch, info)
     await ctx.points.hit("give_up.read_again")
     if info is None or info.state == "closed":
         return await settle_and_clean_up(
@@ -148,13 +151,30 @@ async def retry_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: s
     ctx.log.info("operator unblocks batch", batch_id=batch_id, partition=batch.partition_key, actor=actor)
 
 
-async def _final_state(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:
+async def _record_ending(ctx: Context, batch: BatchRow, reason: str, members: MemberFate) -> BatchRow:
+    """Say why before closing: if we die in between, whoever finds it closed must not blame a person.
+
+    What was recorded first stays. Raises StaleWrite when somebody moved the batch.
+    """
+    if batch.ending_code is not None:
+        return batch
+    await write_fact(
+        ctx, "record_ending", batch, lambda s: batches.record_ending_if_active(s, batch, reason, members)
+    )
+    present = await _get(ctx, batch.id)
+    if present.status is not batch.status:
+        raise StaleWrite(f"batch {batch.id} is {present.status.name} meanwhile")
+    return present
+
+
+async def _final_state(
+    ctx: Context, batch: BatchRow, info: MergeRequestInfo | None
+) -> MergeRequestInfo | None:
     """The merge request after it was closed and its branch deleted; None: there is none.
 
     The branch goes before the last look: without it nothing that is reopened or opened a moment too late can
     merge, so what that look shows is final. One that GitLab has merged or is merging is left alone.
     """
-    info = await _recorded_or_found(ctx, batch)
     if info is not None and info.state not in ("opened", "closed"):
         return info
     if info is not None and info.state == "opened":

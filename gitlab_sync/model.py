@@ -196,6 +196,8 @@ class BatchRow:
     publish_age_s: float | None
     merge_asked_age_s: float | None = None
     merge_asks: int = 0
+    ending_code: str | None = None
+    ending_members: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

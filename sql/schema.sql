@@ -24,6 +24,8 @@ CREATE TABLE merge_batch (
   merge_asked_at   DATETIME(6)    NULL,
   merge_asks       INT            NOT NULL DEFAULT 0,
   landed_sha       VARBINARY(64)  NULL,
+  ending_code      VARBINARY(64)  NULL,
+  ending_members   VARBINARY(16)  NULL,
   reason_code      VARBINARY(64)  NULL,
   reason_text      VARCHAR(1000)  NULL,
   settled_via      VARBINARY(16)  NULL,

@@ -161,6 +161,19 @@ async def record_merge_asked_if_running(session: Session, batch: BatchRow) -> in
     return await session.execute(statement("batch_record_merge_asked_if_running"), parameters)
 
 
+async def record_ending_if_active(session: Session, batch: BatchRow, code: str, members: str) -> int:
+    """Why we are about to close the merge request, and what it means for the members."""
+    parameters = {
+        "batch_id": batch.id,
+        "before": batch.status,
+        "version": batch.version,
+        "token": session.token,
+        "ending_code": code,
+        "ending_members": members,
+    }
+    return await session.execute(statement("batch_record_ending_if_active"), parameters)
+
+
 async def keep_running_if_running(session: Session, batch: BatchRow) -> int:
     parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token}
     return await session.execute(statement("batch_keep_running_if_running"), parameters)

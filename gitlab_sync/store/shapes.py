@@ -98,6 +98,8 @@ def batch_row(row: Row) -> BatchRow:
         publish_age_s=seconds_of(row["publish_age_us"]),
         merge_asked_age_s=seconds_of(row["merge_asked_age_us"]),
         merge_asks=row["merge_asks"],
+        ending_code=text_of(row["ending_code"]),
+        ending_members=text_of(row["ending_members"]),
     )
 
 

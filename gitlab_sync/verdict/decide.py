@@ -11,9 +11,8 @@ GitLab's merge trains.
 
 Races considered:
 A  merged in the second before the deadline, seen after it: merged wins, the deadline is looked at later.
-B  we died between closing an MR at its deadline and settling: the next look finds it closed; a close after
-   the deadline is told as `timed_out`, an earlier one as a person's. Clock skew can swap the two words, no
-   more.
+B  we died between closing an MR and settling: the next look finds it closed, and why we closed it was
+   recorded before. A close that was not ours is a person's, or after the deadline told as `timed_out`.
 C  a push to our branch after the pipeline was green: the head differs, BLOCKED; and `sha` in the merge call
    catches one that comes after this look.
 D  a pipeline goes from success back to running (a retry, a manual job): the merge waits for it again.
@@ -126,6 +125,9 @@ def _unpublished(batch: BatchRow, policy: Partition) -> Verdict:
 def _finished(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Settle | None:
     if shown.state == "merged":
         return _merged(batch, shown, policy)
+    if shown.state == "closed" and batch.ending_code is not None:
+        fate = MemberFate(batch.ending_members or MemberFate.BY_POLICY)
+        return Settle(BatchStatus.FAILED, SettleReason(batch.ending_code), members=fate)
     if shown.state == "closed":
         late = shown.closed_at is not None and shown.closed_at >= batch.deadline_at
         if late:

@@ -60,6 +60,7 @@ class SettleReason(StrEnum):
     TIMED_OUT = "timed_out"
     NEVER_PUBLISHED = "never_published"
     MR_DELETED = "mr_deleted"
+    OPERATOR = "operator"
     PIPELINE_FAILED = "pipeline_failed"
     PIPELINE_SKIPPED = "pipeline_skipped"
     PIPELINE_CANCELED = "pipeline_canceled"

@@ -16,7 +16,7 @@ VALUES
 -- index: merge_batch.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
        b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
-       b.landed_sha, b.reason_code, b.reason_text,
+       b.landed_sha, b.ending_code, b.ending_members, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,
@@ -128,6 +128,16 @@ UPDATE merge_batch b FORCE INDEX (PRIMARY)
 SET b.merge_asked_at = UTC_TIMESTAMP(6), b.merge_asks = b.merge_asks + 1,
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s;
+
+-- name: batch_record_ending_if_active
+-- Written before we close a merge request: why, and what it means for the members. Whoever finds it closed after our
+-- death knows that it was us. Guard: active, the status and version as read, no ending recorded yet.
+-- index: merge_batch.PRIMARY
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
+SET b.ending_code = %(ending_code)s, b.ending_members = %(ending_members)s,
+    b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
+WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.status IN (1, 4) AND b.version = %(version)s
+  AND b.ending_code IS NULL;
 
 -- name: batch_keep_running_if_running
 -- Takes the batch row before members are released from it. Guard: running, version as read, nothing published.

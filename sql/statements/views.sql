@@ -75,7 +75,7 @@ LIMIT %(limit)s;
 -- index: merge_batch.PRIMARY, merge_batch_member.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
        b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
-       b.landed_sha, b.reason_code, b.reason_text,
+       b.landed_sha, b.ending_code, b.ending_members, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,
@@ -92,7 +92,7 @@ LIMIT %(limit)s;
 -- index: merge_batch.ix_batch_status_updated, merge_batch_member.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
        b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
-       b.landed_sha, b.reason_code, b.reason_text,
+       b.landed_sha, b.ending_code, b.ending_members, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,
@@ -110,7 +110,7 @@ LIMIT %(limit)s;
 -- index: merge_batch.ix_batch_partition, merge_batch_member.PRIMARY
 SELECT b.id, b.partition_key, b.status, b.version, b.marker, b.attempt, b.policy, b.base_sha, b.head_sha,
        b.project_id, b.mr_iid, b.mr_url, b.pipeline_id, b.published_at, b.merge_asked_at, b.merge_asks,
-       b.landed_sha, b.reason_code, b.reason_text,
+       b.landed_sha, b.ending_code, b.ending_members, b.reason_code, b.reason_text,
        b.settled_via, b.settled_at, b.next_check_at, b.deadline_at, b.created_at, b.updated_at,
        b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
        TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,

@@ -43,6 +43,8 @@ COMMON: Final[dict[str, Any]] = {
     "deadline_s": 3600,
     "delivery_key": "delivery-2",
     "done": 1,
+    "ending_code": "timed_out",
+    "ending_members": "innocent",
     "event": "batch.published",
     "file": "0001_initial.sql",
     "head_sha": "b" * 40,
