@@ -134,7 +134,7 @@ async def _settle_batch(session: Session, batch: BatchRow) -> None:
         landed_sha=LANDED.landed_sha,
     )
     _require_one(won, "batch")
-    await outbox.insert_batch(session, batch.id, "batch.succeeded")
+    await outbox.insert_batch(session, batch.id, "batch.succeeded", str(batch.version + 1))
 
 
 async def _settle_member(session: Session, batch: BatchRow, member: Row) -> None:
