@@ -188,8 +188,10 @@ def _unknown_names(environ: Mapping[str, str]) -> list[str]:
 
 
 def _nearest(name: str, known: set[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}? Rename or unset it" if near else "unset it"
+    # Without the prefix: it is the longest part of every name and would make all of them alike.
+    names = [one.removeprefix(PREFIX) for one in sorted(known)]
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), names, n=1)
+    return f"did you mean {PREFIX}{near[0]}? Rename or unset it" if near else "unset it"
 
 
 def _given(environ: Mapping[str, str], name: str) -> _Given | None:

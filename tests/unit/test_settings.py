@@ -239,3 +239,11 @@ def test_every_variable_is_described_once() -> None:
     names = [row.variable for row in describe(load())]
     assert len(names) == len(set(names)) == 17
     assert names[0] == PREFIX + "DATABASE_URL"
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest_one() -> None:
+    """The prefix that all names share does not count: POLL_INTERVALS is near POLL_INTERVAL_S, not LISTEN."""
+    with pytest.raises(ConfigError) as refused:
+        load_settings({"GITLAB_SYNC_POLL_INTERVALS": "3"}, need=Need.DATABASE_ONLY)
+    (line,) = [one for one in refused.value.problems if "POLL_INTERVALS" in one]
+    assert "did you mean GITLAB_SYNC_POLL_INTERVAL_S?" in line
