@@ -201,3 +201,11 @@ def test_the_book_of_names_never_holds_two_that_collide(moves: list[tuple[bool, 
     folded = [folded_path(one) for one in held]
     assert len(set(folded)) == len(folded)
     assert not set(folded) & {parent for one in held for parent in folded_parents(one)}
+
+
+def test_a_path_of_two_thousand_folders_is_refused_before_anybody_walks_them() -> None:
+    """Every prefix of a path is looked at: ten requests of such paths froze a replica."""
+    problem = path_problem("access/" + "x/" * 2_000 + "f")
+    assert problem is not None
+    assert "more than 32 parts" in problem
+    assert path_problem("/".join("x" for _ in range(32))) is None

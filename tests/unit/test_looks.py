@@ -1,0 +1,43 @@
+"""The looks of one process: a wish is never lost between the end of one look and the start of the next."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from gitlab_sync import looks
+from gitlab_sync.context import Context
+from gitlab_sync.looks import Looks
+from gitlab_sync.model import BatchId
+from gitlab_sync.reconcile import Reconciled
+from gitlab_sync.states import Via
+
+
+class _Quiet:
+    """A context of which only the log is used here."""
+
+    class log:  # noqa: N801 an attribute of the context
+        @staticmethod
+        def debug(*_: object, **__: object) -> None: ...
+
+
+async def test_a_wish_at_the_very_end_of_a_look_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wish in the turn of the loop in which a look ends was noted and served by nobody; it gets its own."""
+    seen: list[Via] = []
+
+    async def reconcile(_ctx: Context, _batch_id: BatchId, *, via: Via) -> Reconciled:
+        if not seen:  # runs after this look has ended and before anybody is told that it has
+            asyncio.get_running_loop().call_soon(running.want, BatchId(7), Via.WEBHOOK)
+        seen.append(via)
+        return Reconciled.WAITING
+
+    monkeypatch.setattr(looks, "reconcile", reconcile)
+    running = Looks(cast("Context", _Quiet))
+    running.want(BatchId(7), Via.POLLER)
+    async with asyncio.timeout(10):
+        while len(seen) < 2:
+            await asyncio.sleep(0)
+    await running.drain(10)
+    assert seen == [Via.POLLER, Via.WEBHOOK]
