@@ -78,6 +78,11 @@ def branch_name(partition_key: str, batch_id: int, marker: UUID, attempt: int) -
     return f"{_PREFIX}/{partition_key}/{batch_id}-{marker.hex[:8]}{suffix}"
 
 
+def branch_of(batch: BatchRow) -> str:
+    """The branch of a batch's present attempt."""
+    return branch_name(batch.partition_key, batch.id, batch.marker, batch.attempt)
+
+
 def parse_branch_name(name: str) -> BranchRef | None:
     """Read a name made by `branch_name`; None: it is not one of ours."""
     found = _BRANCH.fullmatch(name)

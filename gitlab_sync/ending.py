@@ -23,7 +23,7 @@ from gitlab_sync import policy
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.context import Context
 from gitlab_sync.db import run_again
-from gitlab_sync.describe import branch_name, carries_marker
+from gitlab_sync.describe import branch_of, carries_marker
 from gitlab_sync.errors import (
     GitLabError,
     GitLabRefused,
@@ -88,10 +88,10 @@ async def clean_up(ctx: Context, batch: BatchRow) -> None:
         if batch.status is BatchStatus.FAILED:
             await _close_late_ones(ctx, batch)
         await ctx.points.hit("clean_up.before_delete")
-        await ctx.gitlab.delete_branch(batch.project_id, _branch(batch))
+        await ctx.gitlab.delete_branch(batch.project_id, branch_of(batch))
         await ctx.points.hit("clean_up.after_delete")
     except GitLabRefused as error:  # it will not get better: a protected name, a project out of sight
-        ctx.log.warning("left behind", batch_id=batch.id, branch=_branch(batch), detail=str(error))
+        ctx.log.warning("left behind", batch_id=batch.id, branch=branch_of(batch), detail=str(error))
     except GitLabError as error:
         ctx.log.warning("clean-up later", batch_id=batch.id, partition=batch.partition_key, detail=str(error))
         if batch.age_s < KEEP_TRYING_S:
@@ -197,11 +197,11 @@ async def _delete_branch_now(ctx: Context, batch: BatchRow) -> None:
     if batch.project_id is None:
         return
     try:
-        await ctx.gitlab.delete_branch(batch.project_id, _branch(batch))
+        await ctx.gitlab.delete_branch(batch.project_id, branch_of(batch))
     except OutcomeUnknown as error:
         ctx.log.info("deletion unanswered", batch_id=batch.id, detail=str(error))
     except GitLabRefused as error:
-        ctx.log.info("deletion refused", batch_id=batch.id, branch=_branch(batch), detail=str(error))
+        ctx.log.info("deletion refused", batch_id=batch.id, branch=branch_of(batch), detail=str(error))
 
 
 async def _recorded_or_found(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:
@@ -217,7 +217,7 @@ async def _ours(ctx: Context, batch: BatchRow) -> list[MergeRequestInfo]:
     """Every merge request of our branch that carries our marker, newest first."""
     if batch.project_id is None:
         return []
-    found = await ctx.gitlab.merge_requests_of_branch(batch.project_id, _branch(batch))
+    found = await ctx.gitlab.merge_requests_of_branch(batch.project_id, branch_of(batch))
     return [info for info in found if carries_marker(info.description, batch.marker)]
 
 
@@ -253,10 +253,6 @@ async def _is_on_target(ctx: Context, batch: BatchRow) -> bool:
         return False
     target = str(batch.policy["target_branch"])
     return await ctx.gitlab.contains(batch.project_id, branch=target, sha=batch.head_sha)
-
-
-def _branch(batch: BatchRow) -> str:
-    return branch_name(batch.partition_key, batch.id, batch.marker, batch.attempt)
 
 
 async def _get(ctx: Context, batch_id: BatchId) -> BatchRow:

@@ -33,7 +33,7 @@ from gitlab_sync.compose import Composition, Exists, paths_to_read, paths_touche
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.describe import (
-    branch_name,
+    branch_of,
     carries_marker,
     commit_message,
     merge_request_description,
@@ -88,7 +88,7 @@ async def publish(ctx: Context, batch: BatchRow) -> PublishReport:
 
 async def _push(ctx: Context, batch: BatchRow, project_id: ProjectId) -> PublishReport | None:
     """Make branch and commit exist and record the head. None: done."""
-    branch = await ctx.gitlab.branch(project_id, _branch(batch))
+    branch = await ctx.gitlab.branch(project_id, branch_of(batch))
     if branch is not None:
         return await _adopt_branch(ctx, batch, branch)
     members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
@@ -133,7 +133,7 @@ async def _create_commit(
     try:
         commit = await ctx.gitlab.create_commit(
             project_id,
-            branch=_branch(batch),
+            branch=branch_of(batch),
             start_sha=batch.base_sha or "",
             message=commit_message(batch, members),
             files=composition.files,
@@ -149,7 +149,7 @@ async def _look_at_branch(
     ctx: Context, batch: BatchRow, members: Sequence[MemberRow], error: OutcomeUnknown | GitLabRefused
 ) -> PublishReport | None:
     """Race B: the commit may exist although the answer did not say so; a refused one is tried with fewer."""
-    branch = await ctx.gitlab.branch(batch.project_id or 0, _branch(batch))
+    branch = await ctx.gitlab.branch(batch.project_id or 0, branch_of(batch))
     if branch is not None:
         return await _adopt_branch(ctx, batch, branch)
     if isinstance(error, OutcomeUnknown):
@@ -195,7 +195,7 @@ async def _find_merge_request(
     ctx: Context, batch: BatchRow, project_id: ProjectId
 ) -> MergeRequestInfo | PublishReport | None:
     """The merge request of our branch, whatever its state. A foreign one under our branch's name blocks."""
-    found = await ctx.gitlab.merge_requests_of_branch(project_id, _branch(batch))
+    found = await ctx.gitlab.merge_requests_of_branch(project_id, branch_of(batch))
     ours = [info for info in found if carries_marker(info.description, batch.marker)]
     if ours:
         return ours[0]
@@ -212,7 +212,7 @@ async def _create_merge_request(
     try:
         return await ctx.gitlab.open_merge_request(
             project_id,
-            source_branch=_branch(batch),
+            source_branch=branch_of(batch),
             target_branch=str(batch.policy["target_branch"]),
             title=merge_request_title(batch, members),
             description=merge_request_description(batch, members),
@@ -255,7 +255,3 @@ async def _reread(ctx: Context, batch: BatchRow) -> BatchRow:
     if present.status is not BatchStatus.RUNNING:
         raise StaleWrite(f"batch {batch.id} is {present.status.name} meanwhile")
     return present
-
-
-def _branch(batch: BatchRow) -> str:
-    return branch_name(batch.partition_key, batch.id, batch.marker, batch.attempt)

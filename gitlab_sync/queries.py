@@ -131,39 +131,41 @@ async def list_batches(ctx: Context, wanted: BatchFilter, position: str | None =
 
 async def partitions(ctx: Context) -> tuple[PartitionView, ...]:
     """Every configured partition, in the order of the file."""
+    stands, _ = await ctx.db.read("partitions", lambda session: _stands(ctx, session))
+    return stands
 
-    async def work(session: Session) -> tuple[PartitionView, ...]:
-        waiting = {numbers.partition_key: numbers for numbers in await views.select_waiting(session)}
-        active = {batch.partition_key: batch for batch in await views.select_active(session)}
-        pauses = {pause.partition_key: pause for pause in await edge.select_pauses(session)}
-        return tuple(
-            PartitionView(
-                partition=partition,
-                waiting=waiting.get(key, WaitingNumbers(key, 0, 0.0)),
-                active=active.get(key),
-                pause=pauses.get(key),
-            )
-            for key, partition in ctx.partitions.items()
+
+async def _stands(
+    ctx: Context, session: Session
+) -> tuple[tuple[PartitionView, ...], tuple[WaitingNumbers, ...]]:
+    """The configured partitions, and what waits for partitions that are not configured (any more)."""
+    waiting = {numbers.partition_key: numbers for numbers in await views.select_waiting(session)}
+    active = {batch.partition_key: batch for batch in await views.select_active(session)}
+    pauses = {pause.partition_key: pause for pause in await edge.select_pauses(session)}
+    stands = tuple(
+        PartitionView(
+            partition=partition,
+            waiting=waiting.get(key, WaitingNumbers(key, 0, 0.0)),
+            active=active.get(key),
+            pause=pauses.get(key),
         )
-
-    return await ctx.db.read("partitions", work)
+        for key, partition in ctx.partitions.items()
+    )
+    return stands, tuple(numbers for key, numbers in waiting.items() if key not in ctx.partitions)
 
 
 async def gauges(ctx: Context) -> GaugeSnapshot:
     """The gauges as the tables stand now: counts over what is present, never over history."""
-    stands = await partitions(ctx)
-    strays = await ctx.db.read("waiting", views.select_waiting)
-    pending = await ctx.db.read(
-        "outbox_pending", lambda session: outbox.count_pending(session, COUNTED_PENDING)
-    )
-    dead = await ctx.db.read("outbox_dead", lambda session: outbox.count_dead(session, COUNTED_PENDING))
-    shown = [_gauges_of(stand) for stand in stands]
-    shown += [
-        PartitionGauges(numbers.partition_key, numbers.count, numbers.oldest_s)
-        for numbers in strays
-        if numbers.partition_key not in ctx.partitions
-    ]
-    return GaugeSnapshot(tuple(shown), pending, dead)
+
+    async def work(session: Session) -> GaugeSnapshot:
+        stands, strays = await _stands(ctx, session)
+        shown = [_gauges_of(stand) for stand in stands]
+        shown += [PartitionGauges(one.partition_key, one.count, one.oldest_s) for one in strays]
+        pending = await outbox.count_pending(session, COUNTED_PENDING)
+        dead = await outbox.count_dead(session, COUNTED_PENDING)
+        return GaugeSnapshot(tuple(shown), pending, dead)
+
+    return await ctx.db.read("gauges", work)
 
 
 def _gauges_of(stand: PartitionView) -> PartitionGauges:

@@ -25,6 +25,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from gitlab_sync import policy
+from gitlab_sync.batch_writes import confirm_batch
 from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import InvariantBroken
@@ -90,10 +91,7 @@ async def settle(ctx: Context, batch: BatchRow, ending: Ending, *, via: Via) -> 
     async def work(session: Session) -> _Moved | None:
         return await _settle_once(ctx, session, batch, ending, via)
 
-    async def confirm(session: Session, token: bytes) -> bool:
-        return await batches.lock_token(session, batch.id, token)
-
-    moved = await ctx.db.transaction("settle", work, confirm=confirm)
+    moved = await ctx.db.transaction("settle", work, confirm=confirm_batch(batch))
     if moved is None:
         return await _lost(ctx, batch, via)
     await ctx.points.hit("settle.committed")

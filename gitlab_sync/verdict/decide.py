@@ -232,19 +232,12 @@ def _merge(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verd
         return Wait(WaitReason.PIPELINE_RUNNING)
     if status not in STATUS_MERGEABLE or shown.sha is None:
         return Block(BlockReason.NEEDS_ACTION, status)
-    asked_s = _merge_asked_age_s(batch)
+    asked_s = batch.merge_asked_age_s
     if asked_s is not None and asked_s < patience.merge_again_s:
         return Wait(WaitReason.MERGE_ASKED)
     if batch.merge_asks >= patience.merge_asks:
         return Block(BlockReason.MERGE_REFUSED, f"asked {batch.merge_asks} times; may the token merge here?")
     return Merge(shown.sha)
-
-
-def _merge_asked_age_s(batch: BatchRow) -> float | None:
-    """How long ago the merge was asked for, by the database's clock: `age_s` tells when the row was read."""
-    if batch.merge_asked_at is None:
-        return None
-    return batch.age_s - (batch.merge_asked_at - batch.created_at).total_seconds()
 
 
 def _while_blocked(batch: BatchRow, verdict: Verdict) -> Verdict:

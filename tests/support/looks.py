@@ -95,4 +95,5 @@ def shown(status: str) -> MergeRequestInfo:
 
 def asked(seconds_ago: float) -> BatchRow:
     """Make a batch whose merge was asked for `seconds_ago` before the row was read."""
-    return replace(RUNNING, merge_asked_at=BORN + timedelta(seconds=RUNNING.age_s - seconds_ago))
+    asked_at = BORN + timedelta(seconds=RUNNING.age_s - seconds_ago)
+    return replace(RUNNING, merge_asked_at=asked_at, merge_asked_age_s=seconds_ago)
