@@ -30,7 +30,7 @@ def current_user(call: Call) -> Answer:
     more = {
         "email": user.email,
         "is_admin": user.is_admin,
-        "bot": False,
+        "bot": user.is_bot,
         "created_at": iso(call.sim.clock.now()),
     }
     return Answer(200, {**user_basic(call.sim, user), **more})
@@ -117,7 +117,7 @@ def project_view(sim: Simulator, project: Project, viewer: User) -> dict[str, An
         "jobs_enabled": True,
         "ci_config_path": "",
         "permissions": {
-            "project_access": {"access_level": int(viewer.role_in(project.id))},
+            "project_access": {"access_level": int(viewer.role_in(project.id)), "notification_level": 3},
             "group_access": None,
         },
         "can_create_merge_request_in": viewer.role_in(project.id) >= Role.DEVELOPER,

@@ -72,7 +72,7 @@ class Simulator:
         self.base_url = self.deliveries.instance_url = base_url
 
     def add_token(self, secret: str, user: User, scopes: list[str]) -> Token:
-        token = Token(user, frozenset(scopes))
+        token = Token(self.world.number("token"), user, frozenset(scopes), self.clock.now(), user.username)
         self.world.tokens[secret] = token
         return token
 

@@ -21,11 +21,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gitlab_sync.sandbox.simulator.core import Simulator
-from gitlab_sync.sandbox.simulator.errors import ApiError
+from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden, not_found
 from gitlab_sync.sandbox.simulator.git import GitFailed
 from gitlab_sync.sandbox.simulator.params import Params, read_params
 from gitlab_sync.sandbox.simulator.rights import authenticate, project_for
-from gitlab_sync.sandbox.simulator.state import Project, Role, User
+from gitlab_sync.sandbox.simulator.state import Project, Role, Token, User
 
 PER_PAGE = 20
 MOST_PER_PAGE = 100
@@ -39,6 +39,7 @@ class Call:
 
     sim: Simulator
     user: User
+    token: Token
     method: str
     path: str
     segments: Mapping[str, str]
@@ -121,11 +122,12 @@ def _handle(sim: Simulator, route: str, handler: Handler, request: Request, body
     with sim.clock.lock:
         sim.audit.api_calls[route] += 1
         try:
-            user = authenticate(sim.world, _secret(request), request.method)
+            path = request.scope["path"]
+            token = authenticate(sim.world, _secret(request), request.method, path)
             params = read_params(request.url.query, request.headers.get("content-type", ""), body)
             segments = {name: unquote(value) for name, value in request.path_params.items()}
-            path = request.scope["path"]
-            return respond(handler(Call(sim, user, request.method, path, segments, params)))
+            user = _acting_user(sim, token, request, params)
+            return respond(handler(Call(sim, user, token, request.method, path, segments, params)))
         except ApiError as error:
             return respond(Answer(error.status, error.body, error.headers))
         except GitFailed as error:
@@ -133,6 +135,19 @@ def _handle(sim: Simulator, route: str, handler: Handler, request: Request, body
         except Exception:  # noqa: BLE001 - a bug of the simulator: answered as one, and kept for the audit
             sim.audit.failures.append(f"{route}\n{traceback.format_exc()}")
             return respond(Answer(500, {"message": "500 Internal Server Error"}))
+
+
+def _acting_user(sim: Simulator, token: Token, request: Request, params: Params) -> User:
+    """Return the token's user, or whom an administrator acts for by `sudo`."""
+    name = request.headers.get("sudo") or params.text("sudo")
+    if not name:
+        return token.user
+    if not token.user.is_admin:
+        raise forbidden("Must be admin to use sudo")
+    user = sim.world.users.get(int(name)) if name.isdigit() else sim.world.user(name)
+    if user is None:
+        raise not_found(f"User with ID or username '{name}' Not Found")
+    return user
 
 
 def respond(answer: Answer) -> Response:

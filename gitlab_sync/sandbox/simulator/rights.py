@@ -9,17 +9,18 @@ from gitlab_sync.sandbox.simulator.state import Project, Protection, Role, Token
 
 _TOO_LITTLE = "The request requires higher privileges than provided by the access token."
 _READING = {"GET", "HEAD"}
+_SELF_PATH = "/personal_access_tokens/self"
 
 
-def authenticate(world: World, secret: str | None, method: str) -> User:
-    """Return the token's user; raises 401 for an unknown or revoked token, 403 for too small a scope."""
+def authenticate(world: World, secret: str | None, method: str, path: str) -> Token:
+    """Return the token behind a secret; raises 401 for a bad one, 403 for too small a scope."""
     token = world.tokens.get(secret or "")
     if token is None or token.revoked:
         raise refused(401, "401 Unauthorized")
-    if not _scope_allows(token, method):
+    if not _scope_allows(token, method, path):
         body = {"error": "insufficient_scope", "error_description": _TOO_LITTLE, "scope": "api"}
         raise ApiError(403, body)
-    return token.user
+    return token
 
 
 def project_for(world: World, key: str, user: User, needed: Role) -> Project:
@@ -54,5 +55,8 @@ def _has_level(user: User, project: Project, level: int) -> bool:
     return level > 0 and user.role_in(project.id) >= level
 
 
-def _scope_allows(token: Token, method: str) -> bool:
-    return "api" in token.scopes or (method in _READING and "read_api" in token.scopes)
+def _scope_allows(token: Token, method: str, path: str) -> bool:
+    if "api" in token.scopes or path.endswith(_SELF_PATH):
+        return True
+    readable = {"read_api"} | ({"read_user"} if path.endswith("/user") else set())
+    return method in _READING and not readable.isdisjoint(token.scopes)

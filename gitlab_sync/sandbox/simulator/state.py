@@ -52,6 +52,7 @@ class User:
     name: str
     email: str
     is_admin: bool = False
+    is_bot: bool = False
     default_role: Role = Role.NONE
     roles: dict[int, Role] = field(default_factory=dict)
 
@@ -61,9 +62,14 @@ class User:
 
 @dataclass(slots=True)
 class Token:
+    id: int
     user: User
     scopes: frozenset[str]
+    created_at: float
+    name: str = ""
     revoked: bool = False
+    expires_at: str | None = None
+    project_id: int | None = None
 
 
 @dataclass(slots=True)
