@@ -39,6 +39,10 @@ _LOOK_ALIKES: Final = str.maketrans(
     {**{sign: chr(ord(sign) + 0xFEE0) for sign in "@#!$%~&^<>"}, "`": "'", "[": "(", "]": ")"}
 )
 _JIRA_KEY: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9_]*)-(?=[0-9])")
+# Bare addresses become links without any sign.
+_WWW: Final = re.compile(r"\b(www)\.", re.IGNORECASE)
+# A partition's key is its operator's word: only what Jira itself takes for a key is broken in it.
+_STRICT_JIRA_KEY: Final = re.compile(r"\b([A-Z][A-Z0-9_]+)-(?=[0-9])")
 _LINE_ENDS: Final = frozenset("\t\n\r\v\f\x85\u2028\u2029")
 # A text is looked at to this many times of what is shown: enough behind any honest number of invisible signs.
 _LOOKED_AT: Final = 8
@@ -97,7 +101,7 @@ def parse_branch_name(name: str) -> BranchRef | None:
 def commit_message(batch: BatchRow, members: Sequence[MemberRow]) -> str:
     """Subject, one line a member, and our trailer, which comes last."""
     lines = [_commit_line(member) for member in members]
-    head = f"{_PREFIX}: {_count(members)} for {batch.partition_key} (batch {batch.id})\n\n"
+    head = f"{_heading(batch, members)}\n\n"
     return _fitted(
         head, lines, "- and {left} more, named in gitlab-sync", f"\n{_marker_line(batch.marker)}\n"
     )
@@ -105,7 +109,7 @@ def commit_message(batch: BatchRow, members: Sequence[MemberRow]) -> str:
 
 def merge_request_title(batch: BatchRow, members: Sequence[MemberRow]) -> str:
     """One line of our making; a single member's own title follows it."""
-    title = f"{_PREFIX}: {_count(members)} for {batch.partition_key} (batch {batch.id})"
+    title = _heading(batch, members)
     if len(members) == 1:
         title = f"{title}: {inert(members[0].title, _TITLE_SHARE)}"
     return title[:MAX_TITLE_CHARACTERS]
@@ -114,7 +118,7 @@ def merge_request_title(batch: BatchRow, members: Sequence[MemberRow]) -> str:
 def merge_request_description(batch: BatchRow, members: Sequence[MemberRow]) -> str:
     """A table for the person who approves: who asked for what. Ends with the marker, hidden."""
     head = (
-        f"**{_count(members)}** for `{batch.partition_key}` in one change.\n\n"
+        f"**{_count(members)}** for `{_shown_key(batch)}` in one change.\n\n"
         "| | asked by | for | relation | action |\n|--:|---|---|---|---|\n"
     )
     rows = [_table_row(number, member) for number, member in enumerate(members, start=1)]
@@ -140,10 +144,18 @@ def inert(text: str, limit: int) -> str:
     spaced = "".join(" " if sign in _LINE_ENDS else sign for sign in text)
     shown = "".join(sign for sign in spaced if not is_hidden(sign))
     shown = _BLANKS.sub(" ", shown).strip().translate(_LOOK_ALIKES)
-    shown = _JIRA_KEY.sub("\\1\u2011", shown.replace("://", ": //"))
+    shown = _JIRA_KEY.sub("\\1\u2011", _WWW.sub("\\1\uff0e", shown.replace("://", ": //")))
     if len(shown) > limit:
         shown = shown[: limit - 1].rstrip() + "…"
     return shown or "(none)"
+
+
+def _heading(batch: BatchRow, members: Sequence[MemberRow]) -> str:
+    return f"{_PREFIX}: {_count(members)} for {_shown_key(batch)} (batch {batch.id})"
+
+
+def _shown_key(batch: BatchRow) -> str:
+    return _STRICT_JIRA_KEY.sub("\\1\u2011", batch.partition_key)
 
 
 def _count(members: Sequence[MemberRow]) -> str:

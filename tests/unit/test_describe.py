@@ -21,6 +21,7 @@ from gitlab_sync.describe import (
     parse_branch_name,
     partition_key_problem,
 )
+from gitlab_sync.sandbox.simulator.inert_text import TextPlace, findings
 from tests.support.members import MARKER, make_batch, make_member
 
 EVIL = (
@@ -200,3 +201,47 @@ def test_no_text_gets_through_alive(text: str) -> None:
     assert shown.isprintable()
     assert not set("@#!~&$%^`[]<>") & set(shown)
     assert inert(shown, 80) == shown
+
+
+HOSTILE_WORDS = st.lists(
+    st.one_of(
+        st.text(max_size=12),
+        st.sampled_from(
+            [
+                *EVIL.split(" "),
+                "\n",
+                "\r\n",
+                "&#64;all",
+                "&commat;",
+                "www.",
+                "Draft:",
+                "~~~",
+                "]",
+                "(",
+                "[x]:",
+            ]
+        ),
+    ),
+    max_size=12,
+).map(" ".join)
+
+
+@given(HOSTILE_WORDS, HOSTILE_WORDS)
+@settings(derandomize=True, max_examples=300)
+def test_a_reader_who_obeys_everything_finds_nothing_to_obey(title: str, name: str) -> None:
+    """A parser written from GitLab's rules alone, not from ours, reads all three texts."""
+    batch, members = (
+        make_batch(),
+        [make_member(1, title=title, requested_by=name, subject=name, target=title)],
+    )
+    assert findings(merge_request_title(batch, members), TextPlace.TITLE) == []
+    assert findings(merge_request_description(batch, members), TextPlace.DESCRIPTION) == []
+    assert findings(commit_message(batch, members), TextPlace.COMMIT) == []
+
+
+def test_a_partition_named_like_a_ticket_does_not_speak_to_the_tracker() -> None:
+    """Each round of `DNS-2` would otherwise write into somebody's ticket of that number."""
+    batch, members = make_batch(partition_key="DNS-2"), [make_member(1)]
+    assert "DNS\u20112" in merge_request_title(batch, members)
+    assert findings(commit_message(batch, members), TextPlace.COMMIT) == []
+    assert "access-2" in merge_request_title(make_batch(partition_key="access-2"), members)

@@ -5,17 +5,18 @@ Reads only. The repositories are checked by git itself.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from gitlab_sync.sandbox.simulator.core import Simulator, iso
 from gitlab_sync.sandbox.simulator.deliveries import Delivery
+from gitlab_sync.sandbox.simulator.git import Commit
+from gitlab_sync.sandbox.simulator.inert_text import Finding, TextEffect, TextPlace, findings
 from gitlab_sync.sandbox.simulator.state import MergeRequest, Project
 
 LOG_LENGTH = 1_000
-# GitLab carries such lines of a description out, with the author's rights. Here they are only reported.
-_QUICK_ACTION = re.compile(r"^/[a-z_]+.*$", re.MULTILINE)
+COMMITS_READ = 50
 
 
 def audit_report(
@@ -113,6 +114,35 @@ def _merge_request(mr: MergeRequest) -> dict[str, Any]:
         "merge_commit_sha": mr.merge_commit_sha,
         "squash_commit_sha": mr.squash_commit_sha,
         "merged_at": iso(mr.merged_at),
-        "quick_actions": _QUICK_ACTION.findall(mr.description),
+        "author": mr.author.username,
+        # GitLab would carry these out, with the author's rights. Here they are only reported.
+        "quick_actions": [
+            row.text
+            for row in findings(mr.description, TextPlace.DESCRIPTION)
+            if row.effect is TextEffect.QUICK_ACTION
+        ],
+        "text_findings": [_finding(row) for row in _text_findings(mr)],
         "pipelines": [pipeline.status for pipeline in mr.pipelines],
     }
+
+
+def _text_findings(mr: MergeRequest) -> Iterator[Finding]:
+    """What GitLab would act upon in the words that came with a merge request."""
+    yield from findings(mr.title, TextPlace.TITLE)
+    yield from findings(mr.description, TextPlace.DESCRIPTION)
+    for commit in _own_commits(mr):
+        yield from findings(commit.message, TextPlace.COMMIT)
+
+
+def _own_commits(mr: MergeRequest) -> Iterator[Commit]:
+    sha: str | None = mr.head_sha
+    for _ in range(COMMITS_READ):
+        if sha is None or sha == mr.base_sha:
+            return
+        commit = mr.project.repo.commit(sha)
+        yield commit
+        sha = commit.parents[0] if commit.parents else None
+
+
+def _finding(row: Finding) -> dict[str, Any]:
+    return {"place": row.place, "effect": row.effect, "text": row.text}
