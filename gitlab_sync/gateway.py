@@ -14,7 +14,9 @@ Every method raises, and raises nothing else:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -40,6 +42,45 @@ class MergeAnswer(StrEnum):
 
     ACCEPTED = "accepted"
     NOT_NOW = "not_now"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedMergeRequest:
+    """A row of a list: cheap, for comparing with an earlier row, never for a verdict.
+
+    It has no pipeline, and its merge status may be hours old. State, head and target are those of the last
+    change that moved `updated_at`.
+    """
+
+    iid: MrIid
+    state: str
+    sha: str | None
+    source_branch: str
+    target_branch: str
+    detailed_merge_status: str
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPipeline:
+    """A pipeline as a list shows it."""
+
+    id: int
+    status: str
+    sha: str
+    ref: str
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewestPipelines:
+    """The pipelines of a project that moved last, and since when none is missing among them.
+
+    `complete_since` None: there are no others at all.
+    """
+
+    rows: tuple[ListedPipeline, ...]
+    complete_since: datetime | None
 
 
 class GitLabGateway(Protocol):
@@ -100,6 +141,16 @@ class GitLabGateway(Protocol):
 
     async def merge_request(self, project_id: ProjectId, iid: MrIid) -> MergeRequestInfo | None:
         """Return the MR with its pipeline. None: deleted, while the project itself still answers."""
+        ...
+
+    async def merge_requests(
+        self, project_id: ProjectId, iids: Sequence[MrIid]
+    ) -> Mapping[MrIid, ListedMergeRequest]:
+        """Return the rows of these MRs, one call for a hundred. One that is missing may be gone: look."""
+        ...
+
+    async def newest_pipelines(self, project_id: ProjectId) -> NewestPipelines:
+        """Return the pipelines of the project that moved last, in one call."""
         ...
 
     async def merge(

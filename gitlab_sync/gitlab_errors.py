@@ -19,6 +19,7 @@ from gitlab_sync.errors import GitLabError, GitLabRefused, GitLabUnavailable, Ou
 LONGEST_TEXT: Final = 500
 LONGEST_WAIT_S: Final = 10.0  # what a call waits for by itself; a longer wish goes to the caller
 SOURCE_BRANCH_RETRY_S: Final = 5.0
+UNTOLD_PAUSE_S: Final = 1.0  # a 429 that names no time: the host, not one call of it, is asked less often
 
 # Refusals of a merge that say nothing by themselves; the MR tells. 401: no right to merge (a dead token
 # shows in the next read). 404: gone or out of sight. 409: another head, or a lock. 405, 406, 422: any reason.
@@ -43,6 +44,7 @@ class GitLabCall(StrEnum):
     READ_FILE = "read_file"
     CREATE_COMMIT = "create_commit"
     LIST_MERGE_REQUESTS = "list_merge_requests"
+    LIST_PIPELINES = "list_pipelines"
     MERGE_REQUEST = "merge_request"
     OPEN_MERGE_REQUEST = "open_merge_request"
     MERGE = "merge"
@@ -188,7 +190,8 @@ def meaning_of_404(call: GitLabCall, refused: GitLabRefused) -> NotFound:
 def _answered(failure: Failure) -> Judgement:
     status = failure.status
     if status == 429:
-        return Judgement(_unavailable(failure), _if_soon(failure), failure.retry_after_s)
+        pause_s = UNTOLD_PAUSE_S if failure.retry_after_s is None else failure.retry_after_s
+        return Judgement(_unavailable(failure), _if_soon(failure), pause_s)
     if status in (408, 425) or status >= 500:
         return _no_clear_answer(failure, pause_s=failure.retry_after_s if status == 503 else None)
     if status == 409 and _RESOURCE_LOCK.search(failure.text):

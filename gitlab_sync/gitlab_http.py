@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import requests
@@ -129,6 +130,15 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     return max(0.0, (until - (_http_date(headers.get("Date", "")) or now)).total_seconds())
 
 
+def throttled_until_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Read how long a throttled caller must wait: Retry-After, else until RateLimit-Reset (Unix seconds)."""
+    wished_s = retry_after_s(headers, now)
+    reset = headers.get("RateLimit-Reset", "").strip()
+    if wished_s is not None or not (reset.isascii() and reset.isdigit()):
+        return wished_s
+    return max(0.0, float(reset) - (_http_date(headers.get("Date", "")) or now).timestamp())
+
+
 def _http_date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
@@ -147,11 +157,13 @@ def _result(method: str | None, status: int) -> CallResult:
 
 
 def _answer(response: requests.Response) -> Answer:
+    # Ordinary answers tell their window's end too: only a throttled caller has to wait for it.
+    wait_s = throttled_until_s if response.status_code == HTTPStatus.TOO_MANY_REQUESTS else retry_after_s
     return Answer(
         status=response.status_code,
         reason=response.reason or "",
         location=response.headers.get("Location"),
-        retry_after_s=retry_after_s(response.headers, datetime.now(UTC)),
+        retry_after_s=wait_s(response.headers, datetime.now(UTC)),
     )
 
 

@@ -12,8 +12,9 @@ import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from gitlab_sync.gateway import ListedMergeRequest, ListedPipeline, NewestPipelines
 from gitlab_sync.model import (
     BranchInfo,
     CommitInfo,
@@ -28,6 +29,7 @@ from gitlab_sync.model import (
 )
 
 Shape = Mapping[str, Any]
+_NEVER: Final = datetime(9999, 12, 31)  # noqa: DTZ001 naive UTC, as every time here
 T = TypeVar("T")
 
 
@@ -96,6 +98,32 @@ def merge_request(shape: Shape) -> MergeRequestInfo:
     )
 
 
+def listed_merge_request(shape: Shape) -> ListedMergeRequest:
+    """Read a row of a list of MRs: what is worth comparing, and nothing that a list does not know."""
+    return ListedMergeRequest(
+        iid=MrIid(_need(shape, "iid", int)),
+        state=_need(shape, "state", str),
+        sha=shape.get("sha") or None,
+        source_branch=_need(shape, "source_branch", str),
+        target_branch=_need(shape, "target_branch", str),
+        detailed_merge_status=_text(shape, "detailed_merge_status"),
+        updated_at=moment(shape.get("updated_at")),
+    )
+
+
+def newest_pipelines(shapes: Sequence[Shape], page_rows: int) -> NewestPipelines:
+    """Read a page of pipelines, the one that moved last first; a page that is not full holds all there are.
+
+    A page that is not in that order, or lacks a time, proves nothing about what it does not show.
+    """
+    rows = tuple(_listed_pipeline(shape) for shape in shapes)
+    if len(rows) < page_rows:
+        return NewestPipelines(rows, None)
+    times = [row.updated_at for row in rows if row.updated_at is not None]
+    is_in_order = len(times) == len(rows) and times == sorted(times, reverse=True)
+    return NewestPipelines(rows, times[-1] if is_in_order else _NEVER)
+
+
 def is_of_own_project(shape: Shape) -> bool:
     """True if an MR's source branch is in its target project: a fork may hold a branch of the same name."""
     return shape.get("source_project_id") == shape.get("project_id")
@@ -126,6 +154,16 @@ def _action(file: ComposedFile) -> dict[str, str]:
     return action
 
 
+def _listed_pipeline(shape: Shape) -> ListedPipeline:
+    return ListedPipeline(
+        id=_need(shape, "id", int),
+        status=_need(shape, "status", str),
+        sha=_text(shape, "sha"),
+        ref=_text(shape, "ref"),
+        updated_at=moment(shape.get("updated_at")),
+    )
+
+
 def _pipeline(shape: Shape | None) -> PipelineInfo | None:
     if not shape:
         return None
@@ -134,6 +172,7 @@ def _pipeline(shape: Shape | None) -> PipelineInfo | None:
         status=_need(shape, "status", str),
         sha=_need(shape, "sha", str),
         source=_text(shape, "source"),
+        updated_at=moment(shape.get("updated_at")),
     )
 
 

@@ -1,11 +1,15 @@
 """The bounded pool of threads in which GitLab is called, each thread with clients and sessions of its own.
 
-The pool's size is the limit on calls to GitLab at one time. A thread has one client a token, made on first
-use. Knows nothing of the library: it is handed what makes a client, which exceptions are failures and what
-they say. An exception that is not on that list is a defect and goes through to the caller as it is.
+The pool's size is the limit on calls to GitLab at one time: whoever wants to call waits for a `place`, in
+the order of asking, so nothing piles up in front of the threads themselves. A thread has one client a
+token, made on first use. Knows nothing of the library: it is handed what makes a client, which exceptions
+are failures and what they say. An exception that is not on that list is a defect and goes through to the
+caller as it is.
 
 Races considered:
-A  a call is cancelled before its turn: it leaves the queue and is never sent. While it runs: it runs on.
+A  a call is cancelled before its turn: it leaves the queue and is never sent. While it runs: it runs on, its
+   place is free, and the next one waits in front of the busy thread; that queue is as long as the calls
+   that were cancelled within their time limit.
 B  sessions are closed after the pool has ended, so never under a running call.
 """
 
@@ -13,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -41,8 +46,15 @@ class GitLabThreads(Generic[C]):
     def __init__(self, kit: ClientKit[C], threads: int) -> None:
         self._kit = kit
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gitlab")
+        self._places = asyncio.Semaphore(threads)
         self._local = threading.local()
         self._sessions: list[OneHostSession] = []
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait until a thread is free for the block. What must be checked last is checked inside."""
+        async with self._places:
+            yield
 
     async def run(self, call: GitLabCall, work: Callable[[C], T]) -> T | Failure:
         """Run `work` once with a client of its thread; what it raised as expected comes back as a Failure."""

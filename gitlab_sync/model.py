@@ -239,6 +239,7 @@ class PipelineInfo:
     status: str
     sha: str
     source: str
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import pytest
 
 from gitlab_sync.errors import GitLabError, GitLabRefused, GitLabUnavailable, OutcomeUnknown
 from gitlab_sync.gateway import MergeAnswer
-from gitlab_sync.gitlab_client import USER_AGENT, GitLabClient
+from gitlab_sync.gitlab_calls import USER_AGENT
+from gitlab_sync.gitlab_client import GitLabClient
 from gitlab_sync.gitlab_pause import HostPause
 from gitlab_sync.model import MrIid, ProjectId
 from gitlab_sync.secret import Secret

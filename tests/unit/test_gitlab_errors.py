@@ -8,6 +8,7 @@ from gitlab_sync.errors import GitLabError, GitLabRefused, GitLabUnavailable, Ou
 from gitlab_sync.gitlab_errors import (
     LONGEST_TEXT,
     SOURCE_BRANCH_RETRY_S,
+    UNTOLD_PAUSE_S,
     Failure,
     GitLabCall,
     NotFound,
@@ -99,7 +100,7 @@ def test_only_answers_that_ask_for_it_pause_the_host() -> None:
     assert judge(answered(WRITE, 429, retry_after_s=3)).pause_s == 3
     assert judge(answered(READ, 503, retry_after_s=4)).pause_s == 4
     assert judge(answered(READ, 500, retry_after_s=5)).pause_s is None
-    assert judge(answered(READ, 429)).pause_s is None
+    assert judge(answered(READ, 429)).pause_s == UNTOLD_PAUSE_S
 
 
 def test_a_refusal_carries_status_and_gitlabs_words() -> None:
