@@ -41,6 +41,40 @@ def test_command_prints_its_address_serves_and_ends_on_sigterm(tmp_path: Path) -
         assert process.wait(15) == 0
 
 
+def test_sigterm_while_it_listens_for_its_owner_is_a_clean_end_too(tmp_path: Path) -> None:
+    """The thread that reads standard input kept the interpreter from ending: fatal error, no exit code 0."""
+    command = [sys.executable, "-m", "gitlab_sync.sandbox.simulator", "--stop-on-eof", "--sim-token", "s"]
+    with subprocess.Popen(
+        [*command, "--root", str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert (process.wait(15), process.stderr.read()) == (0, "")
+
+
+def test_folder_of_an_earlier_life_does_not_stop_a_new_project(tmp_path: Path) -> None:
+    """Creating one was answered 500 there; now the numbers on disk count as used up."""
+    from gitlab_sync.sandbox.simulator import SimConfig, running_simulator
+
+    config = SimConfig(tmp_path / "repositories", "s")
+    for expected in (1, 2):
+        with running_simulator(config) as running:
+            running.control.add_token("root", "root-token")
+            client = gitlab.Gitlab(running.base_url, private_token="root-token", timeout=10)
+            made = client.projects.create({"name": "again", "initialize_with_readme": True})
+            assert (made.id, made.branches.get("main").name) == (expected, "main")
+            with pytest.raises(gitlab.GitlabCreateError, match="has already been taken"):
+                client.projects.create({"name": "again"})
+            client.session.close()
+            assert running.control.audit()["failures"] == []
+
+
 def test_process_ends_with_its_owner(tmp_path: Path) -> None:
     """The owner is killed while the simulator runs: the pipe closes and the port falls silent."""
     script = (

@@ -44,7 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _stop_on_eof(server: uvicorn.Server) -> None:
     """Stop once the owner has closed the pipe, on purpose or by dying."""
-    while sys.stdin.buffer.read(1024):
+    # The bare descriptor: a thread inside the buffered reader holds a lock that the interpreter needs to end.
+    owner = sys.stdin.fileno()
+    while os.read(owner, 1024):
         continue
     server.should_exit = True
 

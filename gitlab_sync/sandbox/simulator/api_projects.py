@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gitlab_sync.sandbox.simulator.core import DEFAULT_SETTINGS, Simulator, iso
-from gitlab_sync.sandbox.simulator.errors import bad_request, forbidden
+from gitlab_sync.sandbox.simulator.errors import bad_request, forbidden, refused
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.state import Project, Role, User
 from gitlab_sync.sandbox.simulator.user_views import user_basic
@@ -51,6 +51,8 @@ def create_project(call: Call) -> Answer:
     params = call.params
     name = params.text("path") or params.required("name")
     path = f"{params.text('namespace_path') or call.user.username}/{name}"
+    if call.sim.world.project(path) is not None:
+        raise refused(400, {"path": ["has already been taken"], "name": ["has already been taken"]})
     files = {"README.md": f"# {name}\n"} if params.flag("initialize_with_readme") else None
     branch = params.text("default_branch") or "main"
     project = call.sim.add_project(path, default_branch=branch, files=files, owner=call.user)

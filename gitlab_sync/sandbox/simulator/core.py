@@ -90,7 +90,10 @@ class Simulator:
     ) -> Project:
         """Create a project with its repository, first commit and protected default branch."""
         number = self.world.number("project")
-        repo = Repository(self.config.root / f"project-{number}.git")
+        while (folder := self.config.root / f"project-{number}.git").exists():
+            # Left by an earlier life, whose projects nobody knows any more: its numbers are not given again.
+            number = self.world.number("project")
+        repo = Repository(folder)
         repo.create(default_branch)
         owner = owner or self.root_user
         chosen = DEFAULT_SETTINGS | (settings or {})
