@@ -19,6 +19,7 @@ D  GitLab is away: nothing is decided, the batch is looked at again later; a dea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -69,10 +70,18 @@ class _LookAgain(StrEnum):
 
 
 _Step = Reconciled | _LookAgain
+Heed = Callable[[Observation, Verdict], None]
 
 
-async def reconcile(ctx: Context, batch_id: BatchId, *, via: Via) -> Reconciled:
-    """Look at the batch and act until there is nothing more to do now."""
+def _nobody(_observation: Observation, _verdict: Verdict) -> None:
+    """Nobody remembers what was seen."""
+
+
+async def reconcile(ctx: Context, batch_id: BatchId, *, via: Via, heed: Heed = _nobody) -> Reconciled:
+    """Look at the batch and act until there is nothing more to do now.
+
+    `heed` is told of each look what was seen and what follows, before anything is done about it.
+    """
     result: _Step = _LookAgain.LOOK_AGAIN
     for _ in range(LOOKS):
         batch = await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
@@ -82,18 +91,19 @@ async def reconcile(ctx: Context, batch_id: BatchId, *, via: Via) -> Reconciled:
             if via in (Via.POLLER, Via.SWEEP):
                 await ending.clean_up_if_due(ctx, batch)
             return Reconciled.ALREADY_SETTLED
-        result = await _look(ctx, batch, via)
+        result = await _look(ctx, batch, via, heed)
         if isinstance(result, Reconciled):
             return result
     return Reconciled.WAITING
 
 
-async def _look(ctx: Context, batch: BatchRow, via: Via) -> _Step:
+async def _look(ctx: Context, batch: BatchRow, via: Via, heed: Heed) -> _Step:
     """One look at an active batch; whatever GitLab or a rival says is turned into a step."""
     try:
         observation = await observe(ctx, batch)
         await ctx.points.hit("reconcile.observed")
         verdict = decide(observation, policy.recorded(batch.policy))
+        heed(observation, verdict)
         ctx.log.debug(
             "verdict", batch_id=batch.id, via=via, verdict=type(verdict).__name__, detail=str(verdict)
         )
