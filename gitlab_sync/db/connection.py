@@ -38,6 +38,15 @@ async def open_connection(target: DatabaseTarget, session_init: Iterable[str]) -
     return connection
 
 
+async def begin(connection: aiomysql.Connection) -> None:
+    """Start a transaction where writes are taken, or nowhere: a read-only server refuses at once (1290).
+
+    What is read under locks decides, also what is not found. A secondary would answer such a read, from
+    a state that lacks what the primary has just committed.
+    """
+    await connection.query("START TRANSACTION READ WRITE")
+
+
 class _Connection(aiomysql.Connection):  # type: ignore[misc]  # the driver has no annotations
     """The driver's connection, refusing at the greeting what it would refuse too late or never."""
 

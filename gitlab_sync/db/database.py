@@ -38,6 +38,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from gitlab_sync.db.connection import begin
 from gitlab_sync.db.limits import CALL_LIMIT_S, COMMIT_LIMIT_S, STATEMENT_LIMIT_S
 from gitlab_sync.db.pool import Pool
 from gitlab_sync.db.resolver import Confirm, is_durable, roll_back
@@ -205,7 +206,7 @@ class Database:
     async def _run_work(self, connection: aiomysql.Connection, session: Session, work: Work[T]) -> T:
         try:
             async with asyncio.timeout(STATEMENT_LIMIT_S):
-                await connection.begin()
+                await begin(connection)
         except Exception as error:
             connection.close()
             raise translate(error) from error

@@ -12,6 +12,9 @@ B  the attempt was applied and somebody has moved the row on since: its token is
    said, and the guards of the next attempt meet the row as it is. Should that attempt fail for want of a
    database, `database` says CommitUnknown all the same.
 C  the caller is cancelled while it is looked for: nobody is told anything, the place comes back.
+D  the writer has changed, and the question reaches a server that is not it (yet, or any more): it may lack
+   what was acknowledged, so "not to be found" would be a lie. `begin` is refused by whoever is read-only, and
+   the question is asked again until a writer answers it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Final
 import aiomysql
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_never, wait_random_exponential
 
+from gitlab_sync.db.connection import begin
 from gitlab_sync.db.limits import RESOLVE_LIMIT_S, STATEMENT_LIMIT_S
 from gitlab_sync.db.pool import Pool
 from gitlab_sync.db.session import AttemptToken, RetryTransaction, Session, translate
@@ -62,7 +66,7 @@ async def _ask(pool: Pool, make_session: MakeSession, token: AttemptToken, confi
     is_clean = False
     try:
         async with asyncio.timeout(STATEMENT_LIMIT_S):
-            await connection.begin()
+            await begin(connection)
         found = await confirm(make_session(connection), token)
         is_clean = await roll_back(pool, connection)
         return found
