@@ -96,6 +96,14 @@ def _writers(settings: Mapping[str, str]) -> Iterator[Finding]:
             "this group has several primaries: locks of one do not hold back another one until commit",
             "switch the group to single-primary mode, and point the URL to the primary",
         )
+    consistency = settings.get("group_replication_consistency", "BEFORE_ON_PRIMARY_FAILOVER").upper()
+    if is_group and consistency == "EVENTUAL":
+        yield _problem(
+            "group_replication_consistency",
+            "it is EVENTUAL: a new primary answers before it has applied what the old one acknowledged, so a "
+            "commit whose answer was lost may be told as not kept although it was",
+            "set it to BEFORE_ON_PRIMARY_FAILOVER on every member",
+        )
 
 
 def _locks(settings: Mapping[str, str]) -> Iterator[Finding]:

@@ -6,7 +6,8 @@
 -- index: none: reads no table
 SHOW GLOBAL VARIABLES WHERE Variable_name IN
   ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_format', 'innodb_doublewrite', 'innodb_deadlock_detect',
-   'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode', 'performance_schema');
+   'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency',
+   'performance_schema');
 
 -- name: doctor_lock_limits
 -- How long this session would wait for locks: ours to set, and a proxy's to lose.

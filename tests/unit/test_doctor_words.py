@@ -101,6 +101,15 @@ def test_a_report_without_a_deadlock_has_none() -> None:
             {"group_replication_group_name": "g", "group_replication_single_primary_mode": "OFF"},
             ["group_replication_single_primary_mode"],
         ),
+        (
+            {
+                "group_replication_group_name": "g",
+                "group_replication_single_primary_mode": "ON",
+                "group_replication_consistency": "EVENTUAL",
+            },
+            ["group_replication_consistency"],
+        ),
+        ({"group_replication_group_name": "", "group_replication_consistency": "EVENTUAL"}, []),
     ],
 )
 def test_a_setting_is_a_finding_only_where_it_weakens_something(

@@ -15,11 +15,17 @@ from gitlab_sync.errors import DatabaseBusy, DatabaseDefect, DatabaseUnavailable
 
 CLASSES = {
     ErrorClass.RETRY: (1213, 1205, 3572, 1020, 1180, 3101, 1637),
-    ErrorClass.FAILOVER: (1290, 1836, 1792, 1053, 3100, 4031, 2003, 2055, 1047),
-    ErrorClass.RECONNECT: (2013, 2006, 2014, 1927, 1317, 3024, 1969, 0),
+    ErrorClass.FAILOVER: (
+        *(1290, 1836, 1792, 1053, 3100, 4031, 2003, 2055, 1047, 3032, 3168),
+        *(3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094),
+    ),
+    ErrorClass.RECONNECT: (2013, 2006, 2014, 1927, 3169, 1317, 3024, 1969, 0),
     ErrorClass.CONFLICT: (1062,),
     ErrorClass.OVERLOAD: (1040, 1203, 1226),
-    ErrorClass.DEFECT: (1064, 1054, 1146, 1406, 1264, 1366, 1093, 3105, 1906, 3819, 4025, 3140, 1048, 65000),
+    ErrorClass.DEFECT: (
+        *(1064, 1054, 1146, 1406, 1264, 1366, 1093, 3105, 1906, 3819, 4025, 3140, 1048),
+        *(3098, 65000),
+    ),
 }
 ROWS = [(code, error_class) for error_class, codes in CLASSES.items() for code in codes]
 
