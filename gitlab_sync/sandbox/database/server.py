@@ -229,10 +229,12 @@ class PrivateServer:
     def _make_tcp_user(self) -> None:
         """A user for TCP: root's empty password is for the socket, whose folder only we may enter.
 
-        At every launch: a killed FAST server may have forgotten it. MariaDB makes more roots than one.
+        At every launch: a killed FAST server may have forgotten it. MariaDB makes more roots than one. Not for
+        the binary log: servers of a replication group would find writes in it that the group does not have.
         """
         user = f"'{_TCP_USER}'@'127.0.0.1'"
         self.address.execute(
+            "SET SESSION sql_log_bin = 0",
             f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY '{self._password}'",
             f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION",
             "DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1'",
