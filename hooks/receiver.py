@@ -10,12 +10,16 @@ A  the same delivery twice, also on two replicas: the unique key lets one be TAK
 B  the event arrives before the call that caused it was answered: the batch is found by its branch's name,
    or not found, and then the poller looks.
 C  strangers send bodies under made-up signatures: few of them are in memory at a time, the others wait within
-   their deadline; a genuine delivery that GitLab gives up meanwhile is made good by the poller.
+   the answer's limit; a genuine delivery that is refused meanwhile is made good by the poller.
 D  this process dies after the answer: the batch was made due in the database, so any replica looks.
+E  a database that is slow instead of away: GitLab hangs up after 10 s, and socket and connection would stay
+   busy for nobody, so we answer 503 before it does. What was being written may be kept or not; either way the
+   poller looks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from contextlib import nullcontext
@@ -33,11 +37,12 @@ from hooks.endpoints import EdgeRequest
 from hooks.engine_port import EnginePort
 from hooks.limits import BodyLimits, read_body
 from hooks.payloads import BadPayload, Hint, Ignored, read_payload
-from hooks.problems import MALFORMED, UNAUTHORIZED, Problem
+from hooks.problems import MALFORMED, UNAUTHORIZED, Problem, unavailable
 from hooks.signature import Accepted, Pending, Refused, WebhookSecrets
 from hooks.strict_json import BadJson, read_json
 
 HOOK_LIMITS: Final = BodyLimits(size_bytes=1_048_576, deadline_s=5.0)
+ANSWER_LIMIT_S: Final = 9.0  # of the whole delivery: GitLab gives up at 10
 LONGEST_DELIVERY_KEY_BYTES: Final = 255
 
 _RESULT_OF_STATUS: Final = {
@@ -70,7 +75,11 @@ async def receive_hook(request: EdgeRequest) -> Response:
     engine = request.state["parts"].engine
     line = _Line()
     try:
-        return await _take(request, line)
+        async with asyncio.timeout(ANSWER_LIMIT_S):
+            return await _take(request, line)
+    except TimeoutError:
+        line.result, line.why = WebhookResult.UNAVAILABLE, f"no answer within {ANSWER_LIMIT_S:g} s"
+        raise unavailable() from None
     except Problem as problem:
         if line.result is not WebhookResult.CONFLICT:
             line.result = _RESULT_OF_STATUS.get(problem.kind.status, WebhookResult.MALFORMED)

@@ -65,6 +65,7 @@ class StandInEngine:
     ctx: Context
     answer: DeliveryAnswer = DeliveryAnswer.TAKEN
     failure: Exception | None = None
+    is_stuck: bool = False
     checks: tuple[ReadyCheck, ...] = (ReadyCheck("database"),)
     deliveries: list[Delivery] = field(default_factory=list)
 
@@ -76,6 +77,8 @@ class StandInEngine:
 
     async def accept_delivery(self, delivery: Delivery) -> DeliveryAnswer:
         self.deliveries.append(delivery)
+        if self.is_stuck:
+            await asyncio.Event().wait()
         if self.failure is not None:
             raise self.failure
         return self.answer

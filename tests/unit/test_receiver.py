@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from gitlab_sync.edge_values import DeliveryAnswer
 from gitlab_sync.errors import CommitUnknown, DatabaseBusy, DatabaseDefect, DatabaseUnavailable
+from hooks import receiver
 from tests.support.edge import HOOK_TOKEN, StandInEngine, client_of, stand_in_engine
 
 HEADERS = {"X-Gitlab-Token": HOOK_TOKEN, "Content-Type": "application/json"}
@@ -155,6 +156,19 @@ def test_a_database_that_is_away_is_answered_503(
     assert answer.status_code == 503
     assert int(answer.headers["Retry-After"]) > 0
     assert str(failure) not in answer.text
+    assert counted(engine, "merge_request", "unavailable") == 1
+
+
+def test_a_database_that_is_slow_is_answered_503_before_gitlab_hangs_up(
+    client: TestClient, engine: StandInEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen database used to hold the delivery for 45 s, long after GitLab had given up at 10."""
+    assert receiver.ANSWER_LIMIT_S < 10
+    monkeypatch.setattr(receiver, "ANSWER_LIMIT_S", 0.05)
+    engine.is_stuck = True
+    answer = client.post("/hooks/gitlab", headers=HEADERS, json=MERGED)
+    assert answer.status_code == 503
+    assert int(answer.headers["Retry-After"]) > 0
     assert counted(engine, "merge_request", "unavailable") == 1
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -14,11 +16,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, ReadyCheck
 from gitlab_sync.errors import ConfigError
 from gitlab_sync.setting_values import Address
-from hooks import receiver, server
+from gitlab_sync.settings import load_settings
+from hooks import endpoints, receiver, server
 from hooks.app import Face, create_app_for
 from hooks.limits import BodyLimits
 from hooks.server import Listening, serve
-from tests.support.edge import ALL_SCOPES, HOOK_TOKEN, StandInEngine, bearer, served, stand_in_engine
+from tests.support.edge import (
+    ALL_SCOPES,
+    HOOK_TOKEN,
+    SIGNING_KEY,
+    StandInEngine,
+    bearer,
+    environment,
+    served,
+    stand_in_engine,
+)
 
 HEADERS = {"X-Gitlab-Token": HOOK_TOKEN, "Content-Type": "application/json"}
 MEBIBYTE = 1_048_576
@@ -169,6 +181,28 @@ async def test_others_are_served_while_slow_clients_hold_their_connections(
     assert answer.status_code == 200
     for _, writer in slow:
         writer.close()
+
+
+async def test_strangers_with_made_up_signatures_wait_for_each_other_and_nobody_else_does(
+    engine: StandInEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One unproven body at a time here: a token passes beside it, a second signature waits for the first."""
+    monkeypatch.setattr(endpoints, "MOST_UNPROVEN_BODIES", 1)
+    engine.ctx = replace(engine.ctx, settings=load_settings(environment(WEBHOOK_SIGNING_KEYS=SIGNING_KEY)))
+    signed = ("webhook-id: a", f"webhook-timestamp: {int(time.time())}", "webhook-signature: v1,AAAA")
+    async with served(engine) as client:
+        first, first_writer = await raw(client)
+        first_writer.write(head(*signed, "Content-Length: 50") + b"{")
+        second, second_writer = await raw(client)
+        second_writer.write(head(*signed, "Content-Length: 2", "Connection: close") + b"{}")
+        assert (await client.post("/hooks/gitlab", headers=HEADERS, json=MERGED)).status_code == 202
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(second.readline(), 0.3)
+        first_writer.write(b" " * 48 + b"}")
+        assert (await first.readline()).split()[1] == b"401"
+        assert (await second.readline()).split()[1] == b"401"
+        for writer in (first_writer, second_writer):
+            writer.close()
 
 
 @pytest.mark.parametrize(
