@@ -12,7 +12,8 @@ B  the merge request was opened and never recorded (dead between): it is found b
    treated alike.
 C  publish opens one while we settle: publish meets the settled batch and cleans up itself; we clean up
    after settling.
-D  GitLab is merging (locked) or does not answer: nothing is settled, the batch is looked at again.
+D  GitLab is merging (locked) or does not answer: nothing is settled, the batch is looked at again. Only when
+   our commit is on the target already does one that hangs in `locked` settle, as landed.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from gitlab_sync.errors import (
     OutcomeUnknown,
     StaleWrite,
 )
+from gitlab_sync.landing import is_on_target, proven
 from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
 from gitlab_sync.settlement import Ending, Outcome, settle
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
 from gitlab_sync.store import batches
-from gitlab_sync.verdict import MemberFate, Observation, Settle, SettleReason, decide
+from gitlab_sync.verdict import MemberFate, Observation, Settle, decide
 
 KEEP_TRYING_S: Final = 24 * 3600.0
 
@@ -60,17 +62,16 @@ async def give_up(
         )
     if info.state == "merged":
         return await settle_and_clean_up(ctx, batch, how_merged(batch, info), via=via)
+    if info.state == "locked" and await is_on_target(ctx, batch):
+        stuck = Ending(BatchStatus.FAILED, reason, members=members)
+        return await settle_and_clean_up(ctx, batch, stuck, via=via)
     ctx.log.info("cannot end yet", batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason)
     return None
 
 
 async def settle_and_clean_up(ctx: Context, batch: BatchRow, how: Ending, *, via: Via) -> Outcome:
-    """Settle; the winner removes what is left at GitLab. LOST: the winner does.
-
-    Nobody is told that it failed while its commit is on the target branch: that one settles as landed.
-    """
-    if how.after is BatchStatus.FAILED and await _is_on_target(ctx, batch):
-        how = Ending(BatchStatus.SUCCEEDED, SettleReason.LANDED_OTHERWISE, how.reason_code, batch.head_sha)
+    """Prove how it ends, settle; the winner removes what is left at GitLab. LOST: the winner does."""
+    how = await proven(ctx, batch, how)
     settled = await settle(ctx, batch, how, via=via)
     if settled.outcome is Outcome.WON and settled.present is not None:
         await clean_up(ctx, settled.present)
@@ -245,14 +246,6 @@ def how_merged(batch: BatchRow, info: MergeRequestInfo) -> Ending:
         merged_at=info.merged_at,
         members=verdict.members,
     )
-
-
-async def _is_on_target(ctx: Context, batch: BatchRow) -> bool:
-    """Whether our commit is on the target branch, by whatever way it came there."""
-    if batch.head_sha is None or batch.project_id is None:
-        return False
-    target = str(batch.policy["target_branch"])
-    return await ctx.gitlab.contains(batch.project_id, branch=target, sha=batch.head_sha)
 
 
 async def _get(ctx: Context, batch_id: BatchId) -> BatchRow:

@@ -171,6 +171,18 @@ class GitLabGateway(Protocol):
         """Tell whether the commit is part of the branch. False also for a commit or branch that is gone."""
         ...
 
+    async def commit(self, project_id: ProjectId, sha: str) -> CommitInfo:
+        """Return the commit with its parents. GitLabRefused with status 404: there is none."""
+        ...
+
+    async def blob_ids(self, project_id: ProjectId, ref: str, paths: Sequence[str]) -> dict[str, str]:
+        """Return the content's id of those of `paths` that are files at `ref`."""
+        ...
+
+    async def changed_paths(self, project_id: ProjectId, sha: str) -> frozenset[str]:
+        """Return the paths that the commit changed against its first parent, both names of a moved file."""
+        ...
+
     async def aclose(self) -> None:
         """Let the running calls end and give the threads and connections back."""
         ...

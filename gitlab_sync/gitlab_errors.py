@@ -39,6 +39,7 @@ class GitLabCall(StrEnum):
     PROJECT = "project"
     BRANCH = "branch"
     COMMIT = "commit"
+    COMMIT_DIFF = "commit_diff"
     TREE = "tree"
     FILE_EXISTS = "file_exists"
     READ_FILE = "read_file"
@@ -51,6 +52,17 @@ class GitLabCall(StrEnum):
     CLOSE_MERGE_REQUEST = "close_merge_request"
     DELETE_BRANCH = "delete_branch"
     MERGE_BASE = "merge_base"
+    VERSION = "version"
+    TOKEN = "token"  # noqa: S105 the name of a call
+    USER = "user"
+    PROTECTED_BRANCHES = "protected_branches"
+    APPROVAL_RULES = "approval_rules"
+    PUSH_RULES = "push_rules"
+    HOOKS = "hooks"
+    HOOK_EVENTS = "hook_events"
+    CREATE_HOOK = "create_hook"
+    CHANGE_HOOK = "change_hook"
+    TRY_HOOK = "try_hook"
 
     @property
     def kind(self) -> CallKind:
@@ -64,6 +76,9 @@ _WRITES: Final = frozenset(
         GitLabCall.MERGE,
         GitLabCall.CLOSE_MERGE_REQUEST,
         GitLabCall.DELETE_BRANCH,
+        GitLabCall.CREATE_HOOK,
+        GitLabCall.CHANGE_HOOK,
+        GitLabCall.TRY_HOOK,
     }
 )
 

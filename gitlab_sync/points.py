@@ -56,6 +56,7 @@ POINTS: Final = (
     "give_up.closed",
     "give_up.branch_deleted",
     "give_up.read_again",
+    "landing.proven",
     "settle.after_batch",
     "settle.after_members",
     "settle.after_outbox",

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.errors import FieldProblem, InvalidRequest
+from gitlab_sync.freezing import reason_of
 from gitlab_sync.model import AuditRow, BatchId, BatchRow, OperationId, OperationRow, Partition
 from gitlab_sync.states import OperationStatus
 from gitlab_sync.store import batches, edge, operations, outbox, requests, views
@@ -177,6 +178,7 @@ def _gauges_of(stand: PartitionView) -> PartitionGauges:
         active_status=None if active is None else active.status.name.lower(),
         active_age_s=0.0 if active is None else active.age_s,
         blocked_reason=None if active is None else active.reason_code,
+        paused_reason=None if stand.pause is None else reason_of(stand.pause),
     )
 
 

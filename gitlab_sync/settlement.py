@@ -14,6 +14,9 @@ D  the answer to COMMIT is lost: `db` looks for this attempt's token on the batc
 E  a fact was recorded meanwhile (version moved, status did not): LOST with an active `present`; the caller
    looks again.
 F  deadlock with a claimer that lost the slot: the whole settlement runs again with a fresh token.
+G  a settlement that freezes its partition, while an operator pauses or resumes it: the pause is taken under
+   its lock, last of all. One that stands is told anew, because this reason is the graver; a resume that
+   comes after lifts this one, and says so to whoever reads the list. Two at once: the second runs again.
 Not considered: two operators with the same intention; the second one's LOST is the right answer.
 """
 
@@ -29,6 +32,7 @@ from gitlab_sync.batch_writes import confirm_batch
 from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import InvariantBroken
+from gitlab_sync.freezing import freeze
 from gitlab_sync.model import BatchRow, OnFailure
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, OperationStatus, Via, require_batch_edge
 from gitlab_sync.store import batches, bindings, operations, outbox, requests
@@ -47,7 +51,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a batch ends: into which state, why, and (landed) with which commit on the target branch."""
+    """How a batch ends: into which state, why, and (landed) with which commit on the target branch.
+
+    `freeze`: pause the partition with the settlement, for this reason.
+    """
 
     after: BatchStatus
     reason_code: str
@@ -55,6 +62,7 @@ class Ending:
     landed_sha: str | None = None
     merged_at: datetime | None = None
     members: MemberFate = MemberFate.BY_POLICY
+    freeze: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,8 @@ async def _settle_once(ctx: Context, session: Session, batch: BatchRow, ending: 
     await bindings.follow_moved(session)
     await bindings.insert_history_of_moved(session, via)
     await outbox.insert_settled(session, batch.id)
+    if ending.freeze is not None:
+        await freeze(session, batch.partition_key, f"batch {batch.id}: {ending.freeze}")
     await ctx.points.hit("settle.after_outbox")
     return moved
 
@@ -196,6 +206,8 @@ async def _won(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _
     for result, count in (("merged", moved.merged), ("failed", moved.failed), ("requeued", moved.requeued)):
         if count:
             ctx.metrics.requests_moved(partition, result, count)
+    if ending.freeze is not None:
+        ctx.log.error("partition frozen", partition=partition, batch_id=batch.id, reason=ending.freeze)
     if ending.merged_at is not None:
         ctx.metrics.detected(via, datetime.now(UTC).replace(tzinfo=None) - ending.merged_at)
     ctx.log.info(

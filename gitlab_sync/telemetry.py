@@ -98,6 +98,7 @@ class PartitionGauges:
     active_status: str | None = None
     active_age_s: float = 0.0
     blocked_reason: str | None = None
+    paused_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class Metrics:
 
     def set_gauges(self, snapshot: GaugeSnapshot) -> None:
         """Show `snapshot` instead of the one before."""
-        for gauge in (self._waiting, self._oldest, self._active_age, self._blocked):
+        for gauge in (self._waiting, self._oldest, self._active_age, self._blocked, self._paused):
             gauge.clear()
         for entry in snapshot.partitions:
             self._set_partition(entry)
@@ -204,6 +205,8 @@ class Metrics:
             self._active_age.labels(label, entry.active_status).set(entry.active_age_s)
         if entry.blocked_reason is not None:
             self._blocked.labels(label, entry.blocked_reason).inc()
+        if entry.paused_reason is not None:
+            self._paused.labels(label, entry.paused_reason).set(1)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"gitlab_sync_{name}", meaning, labels, registry=self.registry)
@@ -264,5 +267,6 @@ class Metrics:
             "active_batch_age_seconds", "Age of the active batch.", "partition", "status"
         )
         self._blocked = gauge("blocked_batches", "Batches that wait for a person.", "partition", "reason")
+        self._paused = gauge("partition_paused", "1: no new rounds, for this reason.", "partition", "reason")
         self._outbox_pending = gauge("outbox_pending", "Notifications not delivered yet.")
         self._outbox_dead = gauge("outbox_dead", "Notifications given up, until somebody replays them.")

@@ -103,6 +103,11 @@ async def insert_pause(session: Session, partition_key: str, reason: str, actor:
     await session.execute(statement("pause_insert"), parameters)
 
 
+async def replace_pause(session: Session, partition_key: str, reason: str, actor: str) -> None:
+    parameters = {"partition_key": partition_key.encode(), "reason": reason[:1000], "actor": actor.encode()}
+    await session.execute(statement("pause_replace"), parameters)
+
+
 async def delete_pause(session: Session, partition_key: str) -> int:
     return await session.execute(statement("pause_delete"), {"partition_key": partition_key.encode()})
 

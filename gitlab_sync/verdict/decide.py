@@ -137,12 +137,12 @@ def _finished(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Se
 
 
 def _merged(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Settle:
-    """Merged is landed only if it was our head that went into our target."""
+    """Merged is landed only if it was our head that went into our target; `landing` looks at the content."""
+    landed = shown.merge_commit_sha or shown.squash_commit_sha or shown.sha
     if shown.target_branch != policy.target_branch:
         return Settle(BatchStatus.FAILED, SettleReason.MERGED_ELSEWHERE, members=MemberFate.INNOCENT)
     if shown.sha != batch.head_sha:
-        return Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, members=MemberFate.INNOCENT)
-    landed = shown.merge_commit_sha or shown.squash_commit_sha or shown.sha
+        return Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, landed, MemberFate.INNOCENT)
     return Settle(BatchStatus.SUCCEEDED, SettleReason.MERGED, landed)
 
 

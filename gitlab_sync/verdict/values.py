@@ -45,16 +45,19 @@ class BlockReason(StrEnum):
 class SettleReason(StrEnum):
     """Why a batch ended.
 
-    MERGED_OTHER_HEAD, MERGED_ELSEWHERE: merged, but not what we pushed or not where we meant: nobody can say
-    that the members landed, so they go round again and whatever is there already lands as it is.
+    MERGED_OTHER_HEAD, MERGED_ELSEWHERE: merged, but not what we pushed or not where we meant: nobody can
+    say that the members landed, so they go round again and whatever is there already lands as it is.
     TARGET_MOVED: our head does not fit on the target any more; the next round builds on the new one.
-    LANDED_OTHERWISE: the merge request did not merge, and our commit is on the target branch all the same.
+    LANDED_OTHERWISE: the merge request did not merge, and our commit, or all that it changes, is on the
+    target branch all the same. LANDED_MISMATCH: GitLab says merged, and the target does not hold what we
+    composed. The members go round again, and the partition is paused until somebody has looked.
     """
 
     MERGED = "merged"
     MERGED_OTHER_HEAD = "merged_other_head"
     MERGED_ELSEWHERE = "merged_elsewhere"
     LANDED_OTHERWISE = "landed_otherwise"
+    LANDED_MISMATCH = "landed_mismatch"
     TARGET_MOVED = "target_moved"
     CLOSED_BY_PERSON = "closed_by_person"
     TIMED_OUT = "timed_out"

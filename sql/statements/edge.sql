@@ -71,6 +71,13 @@ FROM JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
 INSERT INTO partition_pause (partition_key, reason, actor, paused_at)
 VALUES (%(partition_key)s, %(reason)s, %(actor)s, UTC_TIMESTAMP(6));
 
+-- name: pause_replace
+-- Says another reason for a pause that stands: the caller holds its lock. Guard: the row that was locked.
+-- index: partition_pause.PRIMARY
+UPDATE partition_pause p FORCE INDEX (PRIMARY)
+SET p.reason = %(reason)s, p.actor = %(actor)s, p.paused_at = UTC_TIMESTAMP(6)
+WHERE p.partition_key = %(partition_key)s;
+
 -- name: pause_delete
 -- Resumes a partition's rounds.
 -- index: partition_pause.PRIMARY

@@ -27,6 +27,7 @@ PROMISED = (
     "oldest_waiting_seconds",
     "active_batch_age_seconds",
     "blocked_batches",
+    "partition_paused",
     "time_to_land_seconds_count",
     "detection_lag_seconds_count",
     "batch_members_count",
@@ -70,7 +71,9 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def test_every_promised_metric_is_exposed(metrics: Metrics) -> None:
     """Dashboards and alerts rely on the names."""
-    metrics.set_gauges(GaugeSnapshot((PartitionGauges("p", 1, 2.0, "blocked", 3.0, "conflict"),), 4))
+    metrics.set_gauges(
+        GaugeSnapshot((PartitionGauges("p", 1, 2.0, "blocked", 3.0, "conflict", "operator"),), 4)
+    )
     text = metrics.render("")[0].decode()
     for name in PROMISED:
         assert f"\ngitlab_sync_{name}" in text, name

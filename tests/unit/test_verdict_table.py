@@ -97,7 +97,7 @@ ROWS: dict[str, Row] = {
         RUNNING,
         replace(MERGED, sha=OTHER),
         AUTO,
-        Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, members=MemberFate.INNOCENT),
+        Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, "c" * 40, MemberFate.INNOCENT),
     ),
     "merged_into_another_branch": (
         RUNNING,

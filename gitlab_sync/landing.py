@@ -1,0 +1,172 @@
+"""Proves how a batch ended: what GitLab says is compared with what stands on the target branch.
+
+Called once before each settlement, outside any transaction. `merged` is believed when our head (or the
+squash commit) is part of the target and the commit that landed holds the touched files as composed. A batch
+that would settle FAILED is landed all the same if its commit is there, or all that it changes. A handful of
+calls, whatever the number of files up to some hundred; none for a batch that never pushed.
+
+Where the two disagree about a merged one, nothing is told as merged: the members go round again (what is
+there lands as it is), and the partition is frozen with the settlement, so that no round works on ground
+that nobody understands.
+
+Never decides from half an answer: GitLab away means look again later.
+
+Races considered:
+A  the target moves between merge and look: a merged one is compared at the commit that landed, which does
+   not move.
+B  the target had moved before the merge, on the same file: three-way merged, neither side's content; there
+   reachability is what is asked (`contents.unexplained`).
+C  somebody brings our content to the target after this look and before the settlement: settled as FAILED,
+   and the next round finds everything there already.
+D  two lookers: both prove the same; one settles, and with it freezes.
+E  our commit is on the target and was changed there by a later one: it landed. Later changes are theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gitlab_sync.compose import paths_touched
+from gitlab_sync.context import Context
+from gitlab_sync.errors import GitLabRefused
+from gitlab_sync.model import BatchRow, ProjectId
+from gitlab_sync.settlement import Ending
+from gitlab_sync.states import BatchStatus
+from gitlab_sync.store import batches
+from gitlab_sync.verdict import MemberFate, SettleReason
+from gitlab_sync.verdict.contents import Blobs, changed_between, is_as_composed, strays, unexplained
+
+SHOWN_PATHS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Pushed:
+    """What a batch has pushed: where, from which base, and each path that its commit changes."""
+
+    project_id: ProjectId
+    target: str
+    head_sha: str
+    base: Blobs
+    composed: Mapping[str, str | None]
+
+
+async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
+    """Return how the batch truly ends, given how it seems to. Raises GitLabError if GitLab does not say."""
+    if batch.head_sha is None or batch.project_id is None or batch.base_sha is None:
+        return how
+    match how.reason_code:
+        case SettleReason.MERGED:
+            truth = await _of_merged(ctx, batch, how)
+        case SettleReason.MERGED_OTHER_HEAD:
+            truth = await _of_other_head(ctx, batch, how)
+        case _ if how.after is BatchStatus.FAILED:
+            truth = await _of_failed(ctx, batch, how)
+        case _:
+            truth = how
+    await ctx.points.hit("landing.proven")
+    return truth
+
+
+async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
+    head, landed = str(batch.head_sha), how.landed_sha or str(batch.head_sha)
+    if not await _is_part(ctx, batch, head) and (landed == head or not await _is_part(ctx, batch, landed)):
+        return _mismatch(how, f"{landed} is not part of the target branch")
+    if landed == head:
+        return how
+    wrong = await _wrong_paths(ctx, await _pushed(ctx, batch), landed)
+    return _mismatch(how, _told(wrong, landed)) if wrong else how
+
+
+async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
+    """Somebody pushed to our branch and merged: landed if all that we composed came with it."""
+    pushed = await _pushed(ctx, batch)
+    landed = how.landed_sha or pushed.head_sha
+    wrong = await _wrong_paths(ctx, pushed, landed)
+    if wrong or not await _is_part(ctx, batch, landed):
+        text = _told(wrong, landed) if wrong else f"{landed} is not part of the target branch"
+        return replace(how, reason_text=text, freeze=_frozen(text))
+    return _landed_otherwise(how, landed)
+
+
+async def _of_failed(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
+    """Closed, deleted, given up: our commit, or everything it changes, may be on the target all the same."""
+    head = str(batch.head_sha)
+    if await _is_part(ctx, batch, head):
+        return _landed_otherwise(how, head)
+    try:
+        pushed = await _pushed(ctx, batch)
+    except GitLabRefused as refused:
+        if refused.status != 404:
+            raise
+        return how  # nothing refers to our commit any more and it is gone: nothing to compare with
+    tip = await ctx.gitlab.branch(pushed.project_id, pushed.target)
+    if tip is None:
+        return how
+    there = await ctx.gitlab.blob_ids(pushed.project_id, tip.sha, list(pushed.composed))
+    return _landed_otherwise(how, tip.sha) if is_as_composed(pushed.composed, there) else how
+
+
+async def is_on_target(ctx: Context, batch: BatchRow) -> bool:
+    """Whether our commit is part of the target branch, by whatever way it came there."""
+    return batch.head_sha is not None and await _is_part(ctx, batch, batch.head_sha)
+
+
+async def _is_part(ctx: Context, batch: BatchRow, sha: str) -> bool:
+    if batch.project_id is None:
+        return False
+    target = str(batch.policy["target_branch"])
+    return await ctx.gitlab.contains(batch.project_id, branch=target, sha=sha)
+
+
+async def _pushed(ctx: Context, batch: BatchRow) -> _Pushed:
+    project_id, base_sha, head_sha = (
+        batch.project_id or ProjectId(0),
+        batch.base_sha or "",
+        str(batch.head_sha),
+    )
+    members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
+    paths = paths_touched(members)
+    base = await ctx.gitlab.blob_ids(project_id, base_sha, paths)
+    head = await ctx.gitlab.blob_ids(project_id, head_sha, paths)
+    composed = changed_between(base, head, paths)
+    return _Pushed(project_id, str(batch.policy["target_branch"]), head_sha, base, composed)
+
+
+async def _wrong_paths(ctx: Context, pushed: _Pushed, landed: str) -> tuple[str, ...]:
+    """The paths that `landed` does not hold as composed and that the target's own changes do not explain."""
+    there = await ctx.gitlab.blob_ids(pushed.project_id, landed, list(pushed.composed))
+    wrong = strays(pushed.composed, there)
+    if not wrong:
+        return ()
+    parents = (await ctx.gitlab.commit(pushed.project_id, landed)).parent_shas
+    if not parents:
+        return wrong
+    before = await ctx.gitlab.blob_ids(pushed.project_id, parents[0], wrong)
+    return unexplained(wrong, pushed.base, before)
+
+
+def _landed_otherwise(how: Ending, landed: str) -> Ending:
+    return Ending(BatchStatus.SUCCEEDED, SettleReason.LANDED_OTHERWISE, how.reason_code, landed)
+
+
+def _mismatch(how: Ending, text: str) -> Ending:
+    return Ending(
+        BatchStatus.FAILED,
+        SettleReason.LANDED_MISMATCH,
+        text,
+        merged_at=how.merged_at,
+        members=MemberFate.INNOCENT,
+        freeze=_frozen(text),
+    )
+
+
+def _frozen(text: str) -> str:
+    return f"merged, but the target branch does not hold what was composed: {text}"
+
+
+def _told(wrong: tuple[str, ...], landed: str) -> str:
+    shown = ", ".join(wrong[:SHOWN_PATHS])
+    more = f" and {len(wrong) - SHOWN_PATHS} more" if len(wrong) > SHOWN_PATHS else ""
+    return f"{landed} does not hold as composed: {shown}{more}"

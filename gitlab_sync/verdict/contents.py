@@ -1,0 +1,33 @@
+"""Compares what was composed with what stands on a branch, path by path, by the ids of blobs. Pure.
+
+A tree is a mapping from path to blob id; a path that is not in it is no file there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+Blobs = Mapping[str, str]
+
+
+def changed_between(before: Blobs, after: Blobs, paths: Iterable[str]) -> dict[str, str | None]:
+    """Those of `paths` that differ, each with its blob in `after`; None: it is gone there."""
+    return {path: after.get(path) for path in paths if before.get(path) != after.get(path)}
+
+
+def strays(composed: Mapping[str, str | None], there: Blobs) -> tuple[str, ...]:
+    """The paths that do not stand there as composed, in order."""
+    return tuple(sorted(path for path, blob in composed.items() if there.get(path) != blob))
+
+
+def is_as_composed(composed: Mapping[str, str | None], there: Blobs) -> bool:
+    """True if something was composed and all of it stands there. What composed nothing proves nothing."""
+    return bool(composed) and not strays(composed, there)
+
+
+def unexplained(stray_paths: Iterable[str], base: Blobs, before_merge: Blobs) -> tuple[str, ...]:
+    """Strays of a merge that the target's own changes do not explain.
+
+    A path that the target had changed since our base was merged by three ways: its content is neither side's.
+    """
+    return tuple(path for path in stray_paths if before_merge.get(path) == base.get(path))
