@@ -14,6 +14,8 @@ from typing import Final
 
 from gitlab_sync.context import Context
 from gitlab_sync.errors import GitLabSyncError
+from gitlab_sync.glances import Glances
+from gitlab_sync.missed_hooks import MissedHooks
 from gitlab_sync.model import BatchId
 from gitlab_sync.reconcile import reconcile
 from gitlab_sync.states import Via
@@ -24,8 +26,9 @@ AT_ONCE: Final = 8
 class Looks:
     """The looks of one process. Build it inside a running event loop."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, glances: Glances) -> None:
         self._ctx = ctx
+        self._glances = glances
         self._places = asyncio.Semaphore(AT_ONCE)
         self._running: dict[BatchId, asyncio.Task[None]] = {}
         self._wanted: dict[BatchId, Via] = {}
@@ -58,7 +61,8 @@ class Looks:
     async def _look(self, batch_id: BatchId, via: Via) -> None:
         """The edge of a look: a failure is told, the batch stays due."""
         try:
-            result = await reconcile(self._ctx, batch_id, via=via)
+            heed = MissedHooks(self._ctx, via, *self._glances.begin(batch_id))
+            result = await reconcile(self._ctx, batch_id, via=via, heed=heed)
             self._ctx.log.debug("reconcile", batch_id=batch_id, via=via, outcome=result)
         except GitLabSyncError as error:
             self._ctx.log.warning(

@@ -28,10 +28,11 @@ from gitlab_sync.context import Context
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
 from gitlab_sync.errors import DatabaseError, GitLabSyncError
 from gitlab_sync.expiry import expire_due, next_expiry_s
+from gitlab_sync.glances import Glances
 from gitlab_sync.janitor import sweep_up
 from gitlab_sync.looks import Looks
 from gitlab_sync.model import BatchId
-from gitlab_sync.poller import take_due
+from gitlab_sync.poller import Poller
 from gitlab_sync.rounds import RoundReport, RoundResult, run_round
 from gitlab_sync.states import Via
 from gitlab_sync.store import probes, requests
@@ -41,6 +42,7 @@ EXPIRY_INTERVAL_S: Final = 60.0  # at the latest: a time that is known to come s
 SHORTEST_EXPIRY_PAUSE_S: Final = 0.5
 OUTBOX_INTERVAL_S: Final = 5.0
 LONGEST_POLL_TICK_S: Final = 2.0
+SHORTEST_POLL_PAUSE_S: Final = 0.05
 LONGEST_BACKOFF_S: Final = 2.0
 READY_WITHIN_S: Final = 15.0
 DRAIN_S: Final = 20.0
@@ -65,7 +67,9 @@ class Engine:
     def __init__(self, ctx: Context, roles: Iterable[Role] = tuple(Role)) -> None:
         self.ctx = ctx
         self._roles = frozenset(roles)
-        self._looks = Looks(ctx)
+        glances = Glances(time.monotonic, ctx.settings.poll_interval_s)
+        self._looks = Looks(ctx, glances)
+        self._poller = Poller(ctx, glances)
         self._courier = outbox.Courier(ctx)
         self._stop = asyncio.Event()
         self._database_seen_at = time.monotonic()
@@ -188,10 +192,15 @@ class Engine:
             )
         self._unconfigured = unknown
 
-    async def _poll_step(self) -> None:
-        for due in await take_due(self.ctx):
-            self._looks.want(due.id, Via.SWEEP if due.is_past_deadline else Via.POLLER)
+    async def _poll_step(self) -> float | None:
+        due_s = await self._poller.next_due_s()
+        looks = await self._poller.due_looks() if due_s is not None and due_s <= 0 else None
+        for batch_id, via in looks or ():
+            self._looks.want(batch_id, via)
         self.ctx.metrics.poller_succeeded()
+        if looks is not None:
+            return 0.0  # for the next due time; if it has come and nothing is taken, another replica is at it
+        return max(due_s, SHORTEST_POLL_PAUSE_S) if due_s is not None and due_s > 0 else None
 
     async def _outbox_step(self) -> None:
         await self._courier.deliver_due(self._stop)

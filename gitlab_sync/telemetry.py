@@ -157,6 +157,10 @@ class Metrics:
         """An authentic delivery was answered with 2xx just now."""
         self._webhook_last.set(time.time())
 
+    def webhook_missed(self, partition: str) -> None:
+        """The poller found out what a webhook should have told long before."""
+        self._webhooks_missed.labels(self._partition(partition)).inc()
+
     def poller_succeeded(self) -> None:
         """The poller ended a whole cycle just now."""
         self._poller_last.set(time.time())
@@ -241,6 +245,9 @@ class Metrics:
             for event in WebhookEvent
             for result in WebhookResult
         }
+        self._webhooks_missed = self._counter(
+            "webhooks_missed_total", "Changes at GitLab that only a poll has found, too late.", "partition"
+        )
         self._webhook_last = self._gauge(
             "webhook_last_accepted_timestamp_seconds", "When an authentic delivery was last accepted here."
         )

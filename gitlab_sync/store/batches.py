@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,11 +21,18 @@ NEVER_YEAR: Final = 9999
 
 @dataclass(frozen=True, slots=True)
 class DueBatch:
-    """A batch that is due for a look, and whether its deadline has passed by the database's clock."""
+    """A batch that is due for a look, and whether its deadline has passed by the database's clock.
+
+    `taken_at` is that clock when it was taken. A settled one, due for its clean-up, shows no merge request.
+    """
 
     id: BatchId
     status: BatchStatus
     is_past_deadline: bool
+    version: int
+    project_id: ProjectId | None
+    mr_iid: MrIid | None
+    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +113,23 @@ async def select_due_settled(session: Session, limit: int) -> list[DueBatch]:
 
 
 def _due(row: Row) -> DueBatch:
-    return DueBatch(BatchId(row["id"]), BatchStatus(row["status"]), bool(row["is_past_deadline"]))
+    return DueBatch(
+        BatchId(row["id"]),
+        BatchStatus(row["status"]),
+        bool(row["is_past_deadline"]),
+        row["version"],
+        row["project_id"],
+        row["mr_iid"],
+        row["taken_at"],
+    )
 
 
-async def postpone_due(session: Session, batch_ids: Iterable[BatchId], check_in_s: float) -> None:
-    parameters = {"ids": ids_json(sorted(batch_ids)), "check_in_s": check_in_s}
+async def postpone_due(
+    session: Session, batch_ids: Iterable[BatchId], next_look_at: datetime, check_in_s: float
+) -> None:
+    """Active ones are due again at `next_look_at`, settled ones in `check_in_s` or, by and by, later."""
+    ids = ids_json(sorted(batch_ids))
+    parameters = {"ids": ids, "next_look_at": next_look_at, "check_in_s": check_in_s}
     await session.execute(statement("batch_postpone_due"), parameters)
 
 
@@ -255,9 +275,10 @@ async def select_member_history(session: Session, batch_id: BatchId) -> list[For
     ]
 
 
-async def peek_due(session: Session) -> bool:
-    """Whether any active batch is due, as a hint."""
-    return await session.row(statement("batch_peek_due")) is not None
+async def next_due_s(session: Session) -> float | None:
+    """In how many seconds a batch is due, as a hint; not positive: one is. None: there is no batch."""
+    row = await session.row(statement("batch_next_due"))
+    return None if row is None or row["wait_us"] is None else row["wait_us"] / 1e6
 
 
 async def mark_cleaned_if_settled(session: Session, batch_id: BatchId) -> int:

@@ -50,7 +50,8 @@ FOR UPDATE;
 -- name: batch_select_due
 -- Active batches that are due for a look. Rows another replica is taking at this moment are skipped.
 -- index: merge_batch.ix_batch_status_check
-SELECT b.id, b.status, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline
+SELECT b.id, b.status, b.version, b.project_id, b.mr_iid, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
+       UTC_TIMESTAMP(6) AS taken_at
 FROM merge_batch b FORCE INDEX (ix_batch_status_check)
 WHERE b.status IN (1, 4) AND b.next_check_at <= UTC_TIMESTAMP(6)
 LIMIT %(limit)s
@@ -59,14 +60,16 @@ FOR UPDATE SKIP LOCKED;
 -- name: batch_select_due_settled
 -- Settled batches whose clean-up at GitLab is not done. Apart from the active ones, so that they never crowd those out.
 -- index: merge_batch.ix_batch_status_check
-SELECT b.id, b.status, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline
+SELECT b.id, b.status, b.version, b.project_id, NULL AS mr_iid, b.deadline_at <= UTC_TIMESTAMP(6) AS is_past_deadline,
+       UTC_TIMESTAMP(6) AS taken_at
 FROM merge_batch b FORCE INDEX (ix_batch_status_check)
 WHERE b.status IN (2, 3) AND b.next_check_at <= UTC_TIMESTAMP(6)
 LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED;
 
 -- name: batch_postpone_due
--- A soft lease, not a state change: the replica that moves next_check_at is the one that looks.
+-- A soft lease, not a state change: the replica that moves next_check_at is the one that looks. Active ones get a
+-- moment that all share, so that they are due together and one list answers for all of a project.
 -- A dead replica's batch becomes due again by time alone. Never later than the deadline, so the sweep needs no query
 -- of its own. A clean-up that keeps failing is tried less and less often.
 -- index: merge_batch.PRIMARY
@@ -74,7 +77,8 @@ UPDATE JSON_TABLE(%(ids)s, '$[*]' COLUMNS (id BIGINT PATH '$')) j
   STRAIGHT_JOIN merge_batch b FORCE INDEX (PRIMARY) ON b.id = j.id
 SET b.next_check_at = CASE
     WHEN b.settled_at IS NULL AND b.deadline_at > UTC_TIMESTAMP(6)
-    THEN LEAST(b.deadline_at, UTC_TIMESTAMP(6) + INTERVAL %(check_in_s)s SECOND)
+    THEN LEAST(b.deadline_at, CAST(%(next_look_at)s AS DATETIME(6)))
+    WHEN b.settled_at IS NULL THEN CAST(%(next_look_at)s AS DATETIME(6))
     ELSE UTC_TIMESTAMP(6) + INTERVAL GREATEST(%(check_in_s)s,
          COALESCE(TIMESTAMPDIFF(SECOND, b.settled_at, UTC_TIMESTAMP(6)) / 4, 0)) SECOND END
 WHERE b.status IN (1, 2, 3, 4);
@@ -174,13 +178,22 @@ SET b.status = %(after)s, b.reason_code = %(reason_code)s, b.reason_text = %(rea
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = %(before)s AND b.version = %(version)s;
 
--- name: batch_peek_due
--- Whether any batch is due for a look: a hint that takes no lock, so an idle poller opens no transaction.
+-- name: batch_next_due
+-- How long until a batch is due for a look: a hint that takes no lock, so an idle poller opens no transaction. The
+-- first entry of each status, whatever the number of batches.
 -- index: merge_batch.ix_batch_status_check
-SELECT 1 AS due
-FROM merge_batch b FORCE INDEX (ix_batch_status_check)
-WHERE b.status IN (1, 2, 3, 4) AND b.next_check_at <= UTC_TIMESTAMP(6)
-LIMIT 1;
+SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), MIN(due.next_check_at)) AS wait_us
+FROM ((SELECT r.next_check_at FROM merge_batch r FORCE INDEX (ix_batch_status_check)
+       WHERE r.status = 1 ORDER BY r.next_check_at LIMIT 1)
+      UNION ALL
+      (SELECT s.next_check_at FROM merge_batch s FORCE INDEX (ix_batch_status_check)
+       WHERE s.status = 2 ORDER BY s.next_check_at LIMIT 1)
+      UNION ALL
+      (SELECT f.next_check_at FROM merge_batch f FORCE INDEX (ix_batch_status_check)
+       WHERE f.status = 3 ORDER BY f.next_check_at LIMIT 1)
+      UNION ALL
+      (SELECT k.next_check_at FROM merge_batch k FORCE INDEX (ix_batch_status_check)
+       WHERE k.status = 4 ORDER BY k.next_check_at LIMIT 1)) due;
 
 -- name: batch_mark_cleaned_if_settled
 -- Nothing of a settled batch is left at GitLab: it is never due again. Not a state change.

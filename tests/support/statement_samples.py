@@ -39,6 +39,7 @@ COMMON: Final[dict[str, Any]] = {
     "body_hash": b"h" * 32,
     "cause": "because",
     "check_in_s": 30.5,
+    "next_look_at": "2026-01-01 00:00:30.000000",
     "checksum": "c" * 64,
     "deadline_s": 3600,
     "delivery_key": "delivery-2",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import cast
 
 import pytest
 
 from gitlab_sync import looks
 from gitlab_sync.context import Context
+from gitlab_sync.glances import Glances
 from gitlab_sync.looks import Looks
 from gitlab_sync.model import BatchId
-from gitlab_sync.reconcile import Reconciled
+from gitlab_sync.reconcile import Heed, Reconciled
 from gitlab_sync.states import Via
 
 
@@ -27,14 +29,14 @@ async def test_a_wish_at_the_very_end_of_a_look_is_served(monkeypatch: pytest.Mo
     """A wish in the turn of the loop in which a look ends was noted and served by nobody; it gets its own."""
     seen: list[Via] = []
 
-    async def reconcile(_ctx: Context, _batch_id: BatchId, *, via: Via) -> Reconciled:
+    async def reconcile(_ctx: Context, _batch_id: BatchId, *, via: Via, heed: Heed) -> Reconciled:
         if not seen:  # runs after this look has ended and before anybody is told that it has
             asyncio.get_running_loop().call_soon(running.want, BatchId(7), Via.WEBHOOK)
         seen.append(via)
         return Reconciled.WAITING
 
     monkeypatch.setattr(looks, "reconcile", reconcile)
-    running = Looks(cast("Context", _Quiet))
+    running = Looks(cast("Context", _Quiet), Glances(time.monotonic, 30))
     running.want(BatchId(7), Via.POLLER)
     async with asyncio.timeout(10):
         while len(seen) < 2:
