@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from gitlab_sync.sandbox.simulator.errors import not_found
+from collections.abc import Callable
+
+from gitlab_sync.sandbox.simulator.errors import ApiError, not_found
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.pipeline_views import pipeline_basic, pipeline_full
 from gitlab_sync.sandbox.simulator.state import Pipeline
 
+_ORDERS: dict[str, Callable[[Pipeline], tuple[float | str, int]]] = {
+    "id": lambda pipeline: (pipeline.id, pipeline.id),
+    "updated_at": lambda pipeline: (pipeline.updated_at, pipeline.id),
+    "status": lambda pipeline: (pipeline.status, pipeline.id),
+    "ref": lambda pipeline: (pipeline.ref, pipeline.id),
+}
+
 
 def list_pipelines(call: Call) -> Answer:
     params = call.params
+    order = _ORDERS.get(params.text("order_by") or "id")
+    if order is None:
+        raise ApiError(400, {"error": "order_by does not have a valid value"})
     rows = [
         pipeline
-        for pipeline in reversed(call.project().pipelines.values())
+        for pipeline in call.project().pipelines.values()
         if params.text("sha", pipeline.sha) == pipeline.sha
         and params.text("status", pipeline.status) == pipeline.status
         and params.text("ref", pipeline.ref) == pipeline.ref
         and params.text("source", pipeline.source) == pipeline.source
     ]
+    rows.sort(key=order, reverse=params.text("sort") != "asc")
     return page_of(call, rows, lambda row: pipeline_basic(call.sim, row))
 
 
