@@ -77,6 +77,13 @@ def test_file_calls_write_and_guard(house: House) -> None:
         files.get("x/y.txt", "main")
 
 
+def test_the_head_of_a_file_with_a_chinese_name_is_answered(house: House) -> None:
+    """It was a 500: the name travels in a header, as UTF-8."""
+    house.commit("batch/1", **{"x/\u8bbf\u95ee.txt": "1"})
+    head = house.project.files.head("x/\u8bbf\u95ee.txt", "batch/1")
+    assert head["X-Gitlab-File-Path"].encode("latin-1").decode() == "x/\u8bbf\u95ee.txt"
+
+
 def test_tree_lists_folders_first_and_all_the_way_down(house: House) -> None:
     """One level, recursively, below a path, page by page; an unknown path is 404."""
     house.commit("batch/1", **{"d/e/f.txt": "x", "d/g.txt": "y"})

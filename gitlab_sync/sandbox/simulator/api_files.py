@@ -121,7 +121,8 @@ def _find(call: Call, project: Project, ref: str) -> FileAt:
 
 def _headers(found: FileAt) -> dict[str, str]:
     names = {name: "X-Gitlab-" + "-".join(part.title() for part in name.split("_")) for name in found.facts()}
-    return {names[name]: str(value) for name, value in found.facts().items()}
+    # UTF-8 on the wire, as Rails sends it: Starlette would refuse what is not Latin-1.
+    return {names[name]: str(value).encode().decode("latin-1") for name, value in found.facts().items()}
 
 
 def _write(call: Call, kind: str) -> dict[str, Any]:
