@@ -6,6 +6,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 PYTEST_ARGS ?=
+CHAOS_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,14 +17,14 @@ SCRIPTS := .ci/run gitlab_sync/sandbox/database/install-mysql.sh
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit check bench clean
+.PHONY: help demo test test-unit test-chaos check bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  Variables: ONCE=1 and REQUESTS=n (demo), WORKERS=n (test), PYTEST_ARGS='-k word' (test, test-unit),"
-	@echo "  PYTHON=python3.12 (which interpreter makes .venv)."
+	@echo "  CHAOS_ARGS='--parts storm --servers mysql' (test-chaos), PYTHON=python3.12 (which interpreter makes .venv)."
 
 demo: $(RUN) ## watch requests land: database, GitLab simulator, two replicas (ONCE=1 REQUESTS=120: end after a summary)
 	@$(BIN)/gitlab-sync sandbox $(if $(filter-out 0 no,$(ONCE)),--once) $(if $(REQUESTS),--requests $(REQUESTS))
@@ -35,6 +36,10 @@ test: $(DEV) ## run the whole suite on MySQL and on MariaDB
 
 test-unit: $(DEV) ## run the unit tests: seconds, no server
 	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+
+test-chaos: $(DEV) ## the long forms: faults at full size, storms, races by the ten thousand; at most 25 minutes
+	@$(BIN)/python -m gitlab_sync.sandbox.database
+	@$(BIN)/python -m tests.chaos.run $(CHAOS_ARGS)
 
 check: $(DEV) ## format, lint, types, import rules, dependencies, shell scripts
 	@$(BIN)/ruff format --check .

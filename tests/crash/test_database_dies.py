@@ -104,7 +104,7 @@ async def test_a_killed_database_loses_nothing_that_was_acknowledged(
     server = make_private_server()
     server.address.create_database("crash")
     migrate(parse_database_url(server.dsn("crash")))
-    score.scenario = f"database kill -9, {flavour}"
+    score.scenario, score.server = "engine: database kill -9", str(flavour)
     with listening() as sink:
         stage = Stage(Flow.LAND, server.dsn("crash"), gitlab, sink)
         async with stage.context() as ctx, running_engine(ctx):
@@ -129,7 +129,7 @@ async def test_connections_killed_steadily_lose_nothing(
     server: RunningServer, gitlab: Running, score: Score
 ) -> None:
     """Every connection of ours is killed, every 50 ms, whatever it is doing: slower, and nothing else."""
-    score.scenario = f"connections killed every 50 ms, {server.flavour}"
+    score.scenario, score.server = "engine: connections killed every 50 ms", str(server.flavour)
     with set_stage(Flow.LAND, server, gitlab) as stage:
         async with stage.context() as ctx, running_engine(ctx):
             clients = Clients(ctx)

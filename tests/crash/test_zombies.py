@@ -73,7 +73,7 @@ def stage(server: RunningServer, gitlab: Running) -> Iterator[Stage]:
 @pytest.fixture
 def score(scorecard: Scorecard, flavour: Flavour) -> Iterator[Score]:
     """The score of this test, booked however it ends."""
-    score = Score(f"SIGSTOP and SIGCONT, {flavour}", operations=3)
+    score = Score("SIGSTOP and SIGCONT", operations=3, server=str(flavour))
     yield score
     scorecard.add(score)
 

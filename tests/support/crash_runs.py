@@ -85,7 +85,7 @@ async def require_same_end(stage: Stage, ctx: Context, expected: End, score: Sco
 @asynccontextmanager
 async def scene(house: House, scenario: str) -> AsyncIterator[tuple[Stage, Score]]:
     """A stage, and a score that is booked however the run ends."""
-    score = Score(f"{scenario}, {house.server.flavour}", len(requests_of(house.flow)))
+    score = Score(scenario, len(requests_of(house.flow)), server=str(house.server.flavour))
     try:
         async with stage_beside_others(house.flow, house.server, house.gitlab) as stage:
             yield stage, score

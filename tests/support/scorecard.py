@@ -1,15 +1,34 @@
-"""The table at the end of the crash tests: what was done, and what was lost or doubled by it."""
+"""The table at the end of crash and chaos tests: what was done, and what was lost or doubled by it.
+
+Several runs of pytest, and several workers of one, may add to one file: SCORECARD_FILE names it, each score
+is one line of JSON. `python -m tests.support.scorecard FILE` prints the sum and judges it: exit code 1 if
+anything was lost, doubled or violated, or if a recovery ratio is below `LEAST_RECOVERY`. Where the error of
+such a ratio is so large that it may be above all the same, the line says so; it is no pass either.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import sys
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "SCORECARD_FILE"
+LEAST_RECOVERY: Final = 0.98
+_ADDED: Final = ("operations", "acknowledged", "lost", "doubled", "violations")
 
 
 @dataclass(slots=True)
 class Score:
-    """One scenario: how often it was run, what was acknowledged, what was lost, doubled or violated by it."""
+    """One scenario on one server: what was asked and acknowledged, what was lost, doubled or violated by it.
+
+    `recovery` is the rate after the fault as a share of the rate before it, None where it is not measured;
+    `spread` is how far off it may be to each side.
+    """
 
     scenario: str
     operations: int = 0
@@ -17,33 +36,110 @@ class Score:
     lost: int = 0
     doubled: int = 0
     violations: int = 0
+    server: str = ""
+    recovery: float | None = None
+    spread: float = 0.0
+
+    @property
+    def faults(self) -> list[str]:
+        """What must not be, in words."""
+        found = [f"{name} is {value}" for name in _ADDED[2:] if (value := getattr(self, name))]
+        if self.recovery is not None and self.recovery < LEAST_RECOVERY:
+            is_open = self.recovery + self.spread >= LEAST_RECOVERY
+            doubt = " (or not: the machine was too busy to tell, run it again)" if is_open else ""
+            found.append(f"recovery is {self.recovery:.1%}, which is below {LEAST_RECOVERY:.0%}{doubt}")
+        return found
+
+    def line(self) -> str:
+        """As it is booked."""
+        return json.dumps(asdict(self)) + "\n"
 
 
 @dataclass(slots=True)
 class Scorecard:
-    """Adds up scores by scenario."""
+    """Adds up scores by scenario and server; of several recovery ratios the lowest stands."""
 
-    _scores: dict[str, Score] = field(default_factory=dict)
+    _scores: dict[tuple[str, str], Score] = field(default_factory=dict)
+
+    @property
+    def scores(self) -> list[Score]:
+        """In the order of the table."""
+        return sorted(self._scores.values(), key=lambda score: (score.scenario, score.server))
 
     def add(self, score: Score) -> None:
-        present = self._scores.setdefault(score.scenario, Score(score.scenario))
-        for one in fields(Score)[1:]:
-            setattr(present, one.name, getattr(present, one.name) + getattr(score, one.name))
+        key = (score.scenario, score.server)
+        present = self._scores.setdefault(key, Score(score.scenario, server=score.server))
+        for name in _ADDED:
+            setattr(present, name, getattr(present, name) + getattr(score, name))
+        if score.recovery is not None and score.recovery < (present.recovery or math.inf):
+            present.recovery, present.spread = score.recovery, score.spread
 
     def table(self) -> str:
-        names = [one.name for one in fields(Score)]
-        rows = [[str(getattr(score, name)) for name in names] for score in self._scores.values()]
-        widths = [max(len(row[at]) for row in [names, *rows]) for at in range(len(names))]
-        return "\n".join(_line(row, widths) for row in [names, *sorted(rows)])
+        rows = [["scenario", "server", *_ADDED, "recovery"], *(_cells(score) for score in self.scores)]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        return "\n".join(_line(row, widths) for row in rows)
 
     def publish(self, path: Path) -> None:
-        """Print the table past pytest's capture, and write it to `path`."""
+        """Print the table past pytest's capture, write it to `path`, book it for the sum of several runs."""
         text = self.table() + "\n"
         path.write_text(text)
+        for score in self.scores:
+            book(score)
         if sys.__stderr__ is not None:
-            sys.__stderr__.write(f"\ncrash tests ({path}):\n{text}")
+            sys.__stderr__.write(f"\nscorecard ({path}):\n{text}")
+
+
+def book(score: Score) -> None:
+    """Append a score to the file that SCORECARD_FILE names, if it names one."""
+    path = os.environ.get(VARIABLE)
+    if path:
+        with Path(path).open("a") as file:  # one short write at the end: workers do not mix their lines
+            file.write(score.line())
+
+
+def read(path: Path) -> Scorecard:
+    """The sum of what was booked."""
+    card = Scorecard()
+    names = {one.name for one in fields(Score)}
+    for line in path.read_text().splitlines():
+        booked = json.loads(line)
+        assert booked.keys() == names, f"not a score: {line}"
+        card.add(Score(**booked))
+    return card
+
+
+def judge(scores: Iterable[Score]) -> list[str]:
+    """Every fault of every score, one a line; a card without any score is a fault itself."""
+    scores = list(scores)
+    found = [
+        f"{score.scenario}, {score.server or 'no server'}: {fault}"
+        for score in scores
+        for fault in score.faults
+    ]
+    return found if scores else ["nothing was booked"]
+
+
+def _cells(score: Score) -> list[str]:
+    numbers = [str(getattr(score, name)) for name in _ADDED]
+    recovery = "-" if score.recovery is None else f"{score.recovery:.1%} ± {score.spread:.1%}"
+    return [score.scenario, score.server or "-", *numbers, recovery]
 
 
 def _line(row: list[str], widths: list[int]) -> str:
-    numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-    return "  ".join([row[0].ljust(widths[0]), *numbers])
+    words = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+    numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+    return "  ".join([*words, *numbers])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the sum of a file and judge it."""
+    card = read(Path(arguments[0]))
+    faults = judge(card.scores)
+    print(card.table())
+    for fault in faults:
+        print(f"FAILED {fault}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

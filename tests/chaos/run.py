@@ -1,0 +1,172 @@
+"""`make test-chaos`: every long form, one after the other, within a bounded time; then one scorecard.
+
+Each part is a run of pytest with a size in its environment. Parts book what they came to in one file; for a
+part that books nothing itself its tests are counted. A part that fails does not keep the rest from running,
+a part for which no time is left counts as failed. Exit code 1 if any part failed or the scorecard is not
+clean (`tests.support.scorecard`).
+
+    python -m tests.chaos.run --parts storm,races --servers mysql
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from tests.support.scorecard import VARIABLE, Score, judge, read
+
+ROOT: Final = Path(__file__).parents[2]
+LIMIT_S: Final = 25 * 60.0
+_SERVERS: Final = ("mysql", "mariadb")
+_FIRE: Final = "tests/chaos/test_installations_under_fire.py"
+#: Where the rate is measured, nothing else may run beside it.
+_ALONE: Final = ("-p", "no:randomly")
+_SIDE_BY_SIDE: Final = ("-n", "2", "--dist", "worksteal")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One run of pytest: which tests, how large, how long at the most."""
+
+    name: str
+    words: str
+    tests: tuple[str, ...]
+    sizes: Mapping[str, str]
+    limit_s: float
+    options: tuple[str, ...] = _SIDE_BY_SIDE
+    servers: tuple[str, ...] = _SERVERS
+
+
+PARTS: Final = (
+    *(
+        Part(
+            f"fire-{server}",
+            "installations under fire",
+            (_FIRE,),
+            {"CHAOS_SCALE": "full"},
+            660,
+            _ALONE,
+            (server,),
+        )
+        for server in _SERVERS
+    ),
+    Part(
+        "storm",
+        "cancellation storm",
+        ("tests/crash/test_cancellation_storm.py",),
+        {"STORM_OPERATIONS": "100000"},
+        420,
+    ),
+    Part(
+        "races",
+        "settlement races",
+        ("tests/races/test_ten_thousand_settlements.py",),
+        {"SETTLEMENT_RACES": "10000"},
+        300,
+    ),
+    Part(
+        "interleavings",
+        "interleavings of two and three actors",
+        ("tests/races/test_interleavings_*.py",),
+        {"EXPLORER_ORDERS": "2000"},
+        300,
+    ),
+    Part(
+        "machine",
+        "state machine over the service's API",
+        ("tests/races/test_service_state_machine.py",),
+        {"STATE_MACHINE_EXAMPLES": "300"},
+        300,
+    ),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the chosen parts and judge the whole."""
+    options = _options(arguments)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gitlab-sync-chaos-") as folder:
+        card = Path(folder) / "scorecard.jsonl"
+        card.touch()
+        faults = []
+        for part in (part for part in PARTS if part.name in options.parts):
+            servers = [server for server in part.servers if server in options.servers]
+            left_s = LIMIT_S - (time.monotonic() - began)
+            if servers and (fault := _run(part, servers, card, left_s)):
+                faults.append(f"{part.name}: {fault}")
+        scores = read(card)
+    faults += judge(scores.scores)
+    print(f"\n{scores.table()}\n\n{(time.monotonic() - began) / 60:.1f} minutes")
+    for fault in faults:
+        print(f"FAILED {fault}")
+    return 1 if faults else 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    names = [part.name for part in PARTS]
+    parser = argparse.ArgumentParser(prog="tests.chaos.run", description="Run the long forms, print the sum.")
+    parser.add_argument("--parts", default=",".join(names), help="of %(default)s")
+    parser.add_argument("--servers", default=",".join(_SERVERS), help="of %(default)s")
+    options = parser.parse_args(arguments)
+    options.parts, options.servers = options.parts.split(","), options.servers.split(",")
+    if unknown := {*options.parts, *options.servers} - {*names, *_SERVERS}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    return options
+
+
+def _run(part: Part, servers: Sequence[str], card: Path, left_s: float) -> str | None:
+    """Run one part; None, or what was wrong with it."""
+    tests = sorted(str(path.relative_to(ROOT)) for name in part.tests for path in ROOT.glob(name))
+    if not tests:
+        return f"there is no {', '.join(part.tests)}"
+    limit_s = min(part.limit_s, left_s)
+    if limit_s <= 0:
+        return "no time was left for it"
+    print(f"\n== {part.words}: {' '.join(f'{name}={size}' for name, size in part.sizes.items())}", flush=True)
+    booked = card.stat().st_size
+    results = card.with_name(f"{part.name}.xml")
+    fault = _pytest([*tests, f"--junitxml={results}", *part.options], part, servers, card, limit_s)
+    if card.stat().st_size == booked and results.exists():
+        _count(part, servers, results, card)
+    return fault
+
+
+def _pytest(
+    arguments: Sequence[str], part: Part, servers: Sequence[str], card: Path, limit_s: float
+) -> str | None:
+    command = [
+        *(sys.executable, "-m", "pytest", "--servers", ",".join(servers), "--timeout", f"{part.limit_s:.0f}"),
+        *(f"--session-timeout={limit_s:.0f}", *arguments),
+    ]
+    began = time.monotonic()
+    environ = {**os.environ, **part.sizes, VARIABLE: str(card)}
+    ended = subprocess.run(command, cwd=ROOT, env=environ, check=False)
+    print(f"== {time.monotonic() - began:.0f} s", flush=True)
+    return f"pytest ended with {ended.returncode}" if ended.returncode else None
+
+
+def _count(part: Part, servers: Sequence[str], results: Path, card: Path) -> None:
+    """Book the tests of a part that books nothing itself: one that failed is a violation."""
+    ran, failed = Counter[str](), Counter[str]()
+    for case in ET.parse(results).iter("testcase"):
+        server = next((one for one in servers if f"[{one}" in case.get("name", "")), "")
+        ran[server] += 1
+        failed[server] += case.find("failure") is not None or case.find("error") is not None
+    with card.open("a") as file:
+        for server, count in ran.items():
+            score = Score(part.words, count, count - failed[server], violations=failed[server], server=server)
+            file.write(score.line())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

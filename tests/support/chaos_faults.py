@@ -1,0 +1,235 @@
+"""What is done to a running installation: to its database, to its connections, to its processes.
+
+Every fault ends with everything put back: what comes after it measures recovery, not the fault. A pause in
+here is the pace of a fault, never a wait for a state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import pymysql
+
+from gitlab_sync.sandbox.database import DatabaseAddress, Flavour
+from gitlab_sync.sandbox.database.server import Ending
+from tests.support.chaos_stack import LIVE, Admin, ChaosStack, connections, kill_connections
+from tests.support.chaos_writers import Load
+
+KILL_EVERY_S: Final = 0.2
+_TOO_MANY: Final = 1040
+_LEAST_CONNECTIONS: Final = 10  # MariaDB takes no smaller limit
+_ROUNDS: Final = 200
+_WEIGHT: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How long and how often."""
+
+    kills: int
+    restarts_s: float  # how long restarts go on
+    restart_pause_s: tuple[float, float]  # between two of them, at the least and at the most
+    connections_killed_s: float
+    exhausted_s: float
+    idle: int
+    read_only_s: float
+    frozen_s: float
+    survivor_acknowledges: int
+    replica_kills: int
+    deadlocks_s: float
+
+
+@dataclass(slots=True)
+class Field:
+    """What a fault works on. `held` is let go only after recovery was measured."""
+
+    stack: ChaosStack
+    load: Load
+    sizes: Sizes
+    dice: random.Random
+    held: ExitStack = field(default_factory=ExitStack)
+
+
+FaultAct = Callable[[Field], Awaitable[None]]
+
+
+async def database_killed(on: Field) -> None:
+    """Kill -9 of the server under load, again and again, each time after it has served some."""
+    for _ in range(on.sizes.kills):
+        await on.load.until_more(20)
+        await asyncio.to_thread(on.stack.server.restart, Ending.KILL)
+        again_s = await on.load.until_more(1)
+        print(f"acknowledging again {again_s:.2f} s after the server")
+
+
+async def database_restarted_at_random(on: Field) -> None:
+    """Stops and starts, in order or by force, at random times."""
+    end_at = time.monotonic() + on.sizes.restarts_s
+    while (left_s := end_at - time.monotonic()) > 0:
+        await asyncio.sleep(min(left_s, on.dice.uniform(*on.sizes.restart_pause_s)))
+        await asyncio.to_thread(on.stack.server.restart, on.dice.choice(list(Ending)))
+    await on.load.until_more(20)
+
+
+async def connections_killed(on: Field) -> None:
+    """One connection of ours is killed every 200 ms, whatever it is doing."""
+    killed, end_at = 0, time.monotonic() + on.sizes.connections_killed_s
+    with on.stack.admin() as run:
+        while time.monotonic() < end_at:
+            ours = list(await asyncio.to_thread(connections, run, on.stack.server.flavour))
+            killed += await asyncio.to_thread(kill_connections, run, on.dice.sample(ours, min(1, len(ours))))
+            await asyncio.sleep(KILL_EVERY_S)
+    print(f"{killed} connections killed")
+    assert killed > 0
+
+
+async def connections_exhausted(on: Field) -> None:
+    """Somebody takes every connection that there may be, ours are killed: 1040 for everyone who asks."""
+    hog = on.stack.user_address("hog")
+    refused = on.load.refused
+    with on.stack.admin() as run, ExitStack() as taken:  # the one connection beyond the limit is ours
+        (_, present), *_ = run("SHOW GLOBAL STATUS LIKE 'Threads_connected'")
+        taken.enter_context(_at_most_connections(run, max(_LEAST_CONNECTIONS, int(present) + 5)))
+        await asyncio.to_thread(_take_all, hog, taken, run, on.stack.server.flavour)
+        await asyncio.sleep(on.sizes.exhausted_s)
+    on.stack.run("DROP USER 'hog'@'127.0.0.1'")
+    await on.load.until_more(20)
+    assert on.load.refused > refused, "nobody met a server without a free connection"
+
+
+async def idle_connections_held(on: Field) -> None:
+    """Somebody opens hundreds of connections and does nothing with them, until recovery is measured."""
+    idler = on.stack.user_address("idler")
+    run = on.held.enter_context(on.stack.admin())
+    on.held.callback(run, "DROP USER 'idler'@'127.0.0.1'")
+    on.held.enter_context(_at_most_connections(run, on.sizes.idle + 150))
+    for _ in range(on.sizes.idle):
+        on.held.enter_context(closing(await asyncio.to_thread(idler.connect)))
+    await on.load.until_more(20)
+
+
+async def database_read_only(on: Field) -> None:
+    """The server becomes read-only, as a writer does that is no longer one, and is made the writer again."""
+    name = "super_read_only" if on.stack.server.flavour is Flavour.MYSQL else "read_only"
+    refused = on.load.refused
+    with on.stack.admin() as run:
+        await asyncio.to_thread(run, f"SET GLOBAL {name} = 1")
+        await asyncio.sleep(on.sizes.read_only_s)
+        await asyncio.to_thread(run, f"SET GLOBAL {name} = 0")
+        await asyncio.to_thread(run, "SET GLOBAL read_only = 0")
+    await on.load.until_more(20)
+    assert on.load.refused > refused, "nobody met a read-only server"
+
+
+async def database_frozen(on: Field) -> None:
+    """The server stands still with all its connections open, and goes on."""
+    on.stack.server.pause()
+    await asyncio.sleep(on.sizes.frozen_s)
+    on.stack.server.resume()
+    await on.load.until_more(20)
+
+
+async def one_replica_killed(on: Field) -> None:
+    """SIGKILL of one of two replicas: the other one carries on alone, then the first is started again."""
+    victim = on.dice.choice(on.stack.replicas)
+    victim.kill()
+    await on.load.until_more(on.sizes.survivor_acknowledges)
+    await asyncio.to_thread(victim.start)
+
+
+async def replicas_killed_in_turn(on: Field) -> None:
+    """SIGKILL of one replica after the other, each started again before the next one's turn."""
+    for number in range(on.sizes.replica_kills):
+        victim = on.stack.replicas[number % len(on.stack.replicas)]
+        await on.load.until_more(20)
+        victim.kill()
+        await asyncio.to_thread(victim.start)
+    await on.load.until_more(20)
+
+
+async def deadlocks_provoked(on: Field) -> None:
+    """A session takes rows that are on the move in the wrong order, and is too heavy to be the victim."""
+    ended = threading.Event()
+    before = _deadlocks_of(on.stack)
+    quarrel = asyncio.create_task(asyncio.to_thread(_quarrel, on.stack, ended))
+    try:
+        await asyncio.sleep(on.sizes.deadlocks_s)
+    finally:
+        ended.set()
+        own = await quarrel
+    ours = _deadlocks_of(on.stack) - before
+    print(f"deadlocks: ours {ours:.0f}, the quarreller's {own}")
+    assert ours > 0
+
+
+@contextmanager
+def _at_most_connections(run: Admin, limit: int) -> Iterator[None]:
+    (before,), *_ = run("SELECT @@GLOBAL.max_connections")
+    run(f"SET GLOBAL max_connections = {limit:d}")
+    try:
+        yield
+    finally:
+        run(f"SET GLOBAL max_connections = {int(before)}")
+
+
+def _take_all(hog: DatabaseAddress, taken: ExitStack, run: Admin, flavour: Flavour) -> None:
+    """Take what is free and end what is ours, until nothing is ours any more."""
+    for _ in range(_ROUNDS):
+        try:
+            while True:
+                taken.enter_context(closing(hog.connect()))
+        except pymysql.OperationalError as error:
+            if error.args[0] != _TOO_MANY:
+                raise
+        if not (ours := connections(run, flavour)):
+            return
+        kill_connections(run, ours)
+    raise AssertionError("the replicas were quicker each time")
+
+
+def _deadlocks_of(stack: ChaosStack) -> float:
+    """How often the replicas have run a transaction again because it was the victim of a deadlock."""
+    return sum(
+        replica.counted('gitlab_sync_db_retries_total{reason="deadlock"}') for replica in stack.replicas
+    )
+
+
+def _quarrel(stack: ChaosStack, ended: threading.Event) -> int:
+    """Take operations before their batch, again and again; how often this side was the victim."""
+    own = 0
+    with stack.admin() as run:
+        run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        run("CREATE TABLE quarrel (id INT PRIMARY KEY, n INT NOT NULL)")
+        numbers = ", ".join(f"({number}, 0)" for number in range(_WEIGHT))
+        run(f"INSERT INTO quarrel (id, n) VALUES {numbers}")
+        while not ended.is_set():
+            try:
+                _take_in_the_wrong_order(run)
+            except pymysql.OperationalError as error:
+                if error.args[0] not in (1205, 1213):
+                    raise
+                own += 1
+            run("ROLLBACK")
+        run("DROP TABLE quarrel")
+    return own
+
+
+def _take_in_the_wrong_order(run: Admin) -> None:
+    run("BEGIN")
+    run("UPDATE quarrel SET n = n + 1")
+    for (number,) in run(_MOVING, (LIVE,)):
+        run("SELECT id FROM operation WHERE id = %s FOR UPDATE", (number,))
+    for (number,) in run("SELECT id FROM merge_batch WHERE status IN (1, 4) OR next_check_at < '9999-01-01'"):
+        run("SELECT id FROM merge_batch WHERE id = %s FOR UPDATE", (number,))
+
+
+_MOVING: Final = (
+    "SELECT id FROM operation WHERE partition_key = %s AND status IN (2, 3) ORDER BY id DESC LIMIT 50"
+)

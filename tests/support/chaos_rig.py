@@ -1,0 +1,98 @@
+"""Two equal installations on servers of their own: one for the faults, one for comparison.
+
+Making them takes seconds and the rate before any fault takes longer, so the scenarios of a server share a
+rig, one after the other. A rig on which a scenario failed is not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from gitlab_sync.sandbox.database import Durability, Flavour, PrivateServer, find_or_install
+from gitlab_sync.sandbox.simulator import simulator_process
+from tests.support.chaos_rate import Pace, Recovery, recovery_of, warm_up, windows
+from tests.support.chaos_stack import ChaosStack, chaos_stack
+from tests.support.chaos_writers import Clients, Ledger, clients_of
+from tests.support.road import BOT_TOKEN, QUICK
+from tests.support.scorecard import LEAST_RECOVERY
+
+PACE: Final = Pace(before=40, after=20, most=50)
+
+
+class Rig:
+    """The installation that gets it, and its twin that does not."""
+
+    def __init__(self, flavour: Flavour, stack: ChaosStack, twin: ChaosStack) -> None:
+        self.flavour = flavour
+        self.stack = stack
+        self.is_sound = True
+        self._twin = twin
+        self._ledger = Ledger()
+        self._twins_ledger = Ledger()
+        self._before: list[float] = []
+
+    @asynccontextmanager
+    async def clients(self) -> AsyncIterator[tuple[Clients, Clients]]:
+        """Callers of both; the rig counts as broken unless the block comes to its end."""
+        self.is_sound = False
+        async with (
+            clients_of(lambda: self.stack.urls, self._ledger) as ours,
+            clients_of(lambda: self._twin.urls, self._twins_ledger) as theirs,
+        ):
+            if not self._before:
+                await warm_up(ours, theirs)
+                self._before = await windows(ours, theirs, PACE.before)
+            yield ours, theirs
+        assert self._twins_ledger.wrong == []
+        self.is_sound = True
+
+    async def recovery(self, ours: Clients, theirs: Clients) -> Recovery:
+        """What share of the rate before the first fault there is now."""
+        return await recovery_of(ours, theirs, self._before, PACE, LEAST_RECOVERY)
+
+
+class Rigs:
+    """Hands out a rig for a server, one at a time; a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made = 0
+        self._rig: Rig | None = None
+        self._ending = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.close()
+
+    def get(self, flavour: Flavour) -> Rig:
+        """The rig of before if it is of this flavour and sound, else a new one."""
+        if self._rig is None or self._rig.flavour is not flavour or not self._rig.is_sound:
+            self._ending.close()
+            self._rig = self._make(flavour)
+        return self._rig
+
+    def _make(self, flavour: Flavour) -> Rig:
+        self._made += 1
+        folder = self._folder / f"rig-{self._made}"
+        enter = self._ending.enter_context
+        gitlab = enter(simulator_process(folder / "repositories", "sim-token"))
+        gitlab.control.set_timings(**{name: getattr(QUICK, name) for name in QUICK.__slots__})
+        gitlab.control.add_user("bot", token=BOT_TOKEN, role=40)
+        programs = find_or_install(flavour)
+        stacks = [
+            enter(
+                chaos_stack(
+                    enter(PrivateServer(programs, durability=Durability.DURABLE)), gitlab, folder / name
+                )
+            )
+            for name in ("subject", "twin")
+        ]
+        return Rig(flavour, *stacks)
