@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 import gitlab
 import pytest
@@ -16,11 +18,35 @@ QUICK = Timings(prepare_s=0.01, check_s=0.01, branch_delete_s=0.01, pipeline_sta
 BOT_TOKEN = "bot-token"
 
 
+class MakeHouse(Protocol):
+    """Start an instance of another make: any field of `SimConfig`."""
+
+    def __call__(self, **config: Any) -> House: ...
+
+
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     """One project without pipelines whose bot may merge; at the end git and the simulator must be sound."""
-    config = SimConfig(tmp_path / "repositories", "sim-token", timings=QUICK)
-    with running_simulator(config) as running:
+    with sound_house(tmp_path / "repositories") as opened:
+        yield opened
+
+
+@pytest.fixture
+def make_house(tmp_path: Path) -> Iterator[MakeHouse]:
+    """A factory of houses, for instance of another version."""
+    with ExitStack() as stack:
+        numbers = iter(range(100))
+
+        def make(**config: Any) -> House:
+            return stack.enter_context(sound_house(tmp_path / f"repositories-{next(numbers)}", **config))
+
+        yield make
+
+
+@contextmanager
+def sound_house(root: Path, **config: Any) -> Iterator[House]:
+    """Run an instance with the project and its bot, and check afterwards that it is sound."""
+    with running_simulator(SimConfig(root, "sim-token", timings=QUICK, **config)) as running:
         control = running.control
         made = control.add_project(PATH, {"README.md": "# access\n", "a.txt": "zero\n"}, merge_level=30)
         control.add_user("bot", token=BOT_TOKEN, role=40)
@@ -36,6 +62,8 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 @pytest.fixture
 def receiver() -> Iterator[HookReceiver]:
-    """A receiver of hook deliveries."""
+    """A receiver of hook deliveries; an independent library must agree with every signature it got."""
     with receiving() as running:
         yield running
+    if not running.takes_forgeries:
+        assert [delivery.what for delivery in running.forged()] == []

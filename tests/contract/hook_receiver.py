@@ -8,7 +8,13 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+
+from standardwebhooks import Webhook
+
+# The 32 bytes from 0 to 31.
+SIGNING_TOKEN = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +30,23 @@ class Received:
         return found
 
     @property
+    def signed_well(self) -> bool:
+        """Say whether an independent library makes the same signature; true for an unsigned one."""
+        if "webhook-signature" not in self.headers:
+            return True
+        key, stamp = self.headers["webhook-id"], int(self.headers["webhook-timestamp"])
+        right = Webhook(SIGNING_TOKEN).sign(key, datetime.fromtimestamp(stamp, UTC), self.body.decode())
+        return right in self.headers["webhook-signature"].split(" ")
+
+    @property
     def what(self) -> str:
         """Return kind and action (or pipeline status), for instance `merge_request open`."""
-        attributes = self.payload["object_attributes"]
-        return f"{self.payload['object_kind']} {attributes.get('action') or attributes.get('status')}"
+        try:
+            payload = self.payload
+        except ValueError:
+            return "no JSON"
+        attributes = payload["object_attributes"]
+        return f"{payload['object_kind']} {attributes.get('action') or attributes.get('status')}"
 
 
 class HookReceiver:
@@ -36,6 +55,7 @@ class HookReceiver:
     def __init__(self, url: str) -> None:
         self.url = url
         self.answer = 200
+        self.takes_forgeries = False
         self._received: list[Received] = []
         self._changed = threading.Condition()
 
@@ -54,6 +74,15 @@ class HookReceiver:
 
     def of(self, what: str) -> list[Received]:
         return [delivery for delivery in self._received if delivery.what == what]
+
+    def everything(self) -> list[Received]:
+        """Return what came, whatever it is."""
+        with self._changed:
+            return list(self._received)
+
+    def forged(self) -> list[Received]:
+        """Return the deliveries whose signature is not what the library makes of their body."""
+        return [delivery for delivery in self.everything() if not delivery.signed_well]
 
     def all(self) -> list[str]:
         return [delivery.what for delivery in self._received]

@@ -11,7 +11,7 @@ import gitlab
 from gitlab.v4.objects import Project, ProjectMergeRequest
 
 from gitlab_sync.sandbox.simulator import SimControl
-from tests.contract.hook_receiver import HookReceiver
+from tests.contract.hook_receiver import SIGNING_TOKEN, HookReceiver
 
 PATH = "platform/access"
 LIMIT_S = 15.0
@@ -67,4 +67,5 @@ class House:
     def hook(self, receiver: HookReceiver, **more: Any) -> Any:
         """Create a hook for merge requests and pipelines that points to the receiver."""
         wanted = {"merge_requests_events": True, "pipeline_events": True, "push_events": False}
-        return self.project.hooks.create({"url": receiver.url, "token": "hook-secret", **wanted, **more})
+        secrets = {"token": "hook-secret", "signing_token": SIGNING_TOKEN}
+        return self.project.hooks.create({"url": receiver.url, **secrets, **wanted, **more})

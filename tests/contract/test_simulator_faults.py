@@ -98,3 +98,28 @@ def test_link_may_name_another_host(house: House) -> None:
     names = [branch.name for branch in project.branches.list(per_page=1, get_all=True)]
     client.session.close()
     assert names == ["batch/1", "main"]
+
+
+def test_page_of_the_proxy_comes_under_a_good_status(house: House) -> None:
+    """200 with HTML after the effect: done, and the client cannot read it."""
+    house.control.add_fault("status", method="POST", path=COMMITS, place="after", status=200, count=1)
+    with pytest.raises(gitlab.GitlabParsingError):
+        house.commit("batch/1", **{"b.txt": "x"})
+    assert house.project.branches.get("batch/1").name == "batch/1"
+
+
+def test_body_drips(house: House) -> None:
+    """The head and half the body are there at once; a limit between two reads does not see it end."""
+    house.control.add_fault("slow_body", path="/version$", delay_s=0.5, count=1)
+    started = time.monotonic()
+    assert house.gl.version() == ("19.0.0", "simulator")
+    assert time.monotonic() - started >= 0.5
+
+
+def test_fault_lasts_for_simulated_seconds(house: House) -> None:
+    """A rotated token: 401 for an hour that nobody has to wait for."""
+    house.control.add_fault("status", status=401, for_s=3600)
+    with pytest.raises(gitlab.GitlabAuthenticationError):
+        house.gl.auth()
+    house.control.advance_clock(3601)
+    house.gl.auth()

@@ -12,10 +12,10 @@ from gitlab_sync.sandbox.simulator.errors import ApiError, not_found, refused
 from gitlab_sync.sandbox.simulator.hook_payloads import merge_request_payload, pipeline_payload
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.params import Params
+from gitlab_sync.sandbox.simulator.profile import Profile
 from gitlab_sync.sandbox.simulator.signing import is_signing_token
 from gitlab_sync.sandbox.simulator.state import Hook, Project, Role
 
-SIGNING_SINCE = 19
 LOG_KEPT_S = 7 * 86_400
 _EVENTS = [
     "push",
@@ -60,14 +60,14 @@ def create_hook(call: Call) -> Answer:
         "name": "",
         "description": "",
     }
-    _take(hook, params, call.sim.config.version)
+    _take(hook, params, call.sim.profile)
     project.hooks[number] = hook
     return Answer(201, _view(call.sim, hook))
 
 
 def update_hook(call: Call) -> Answer:
     hook = _hook(call)
-    _take(hook, call.params, call.sim.config.version)
+    _take(hook, call.params, call.sim.profile)
     return Answer(200, _view(call.sim, hook))
 
 
@@ -125,7 +125,8 @@ def _hook(call: Call) -> Hook:
     return hook
 
 
-def _take(hook: Hook, params: Params, version: str) -> None:
+def _take(hook: Hook, params: Params, profile: Profile) -> None:
+    """Take what was given; versions without signing ignore a signing token without a word."""
     if "url" in params:
         hook.url = _checked_url(params.text("url"))
     for name in hook.flags:
@@ -134,18 +135,13 @@ def _take(hook: Hook, params: Params, version: str) -> None:
             hook.flags[name] = bool(params.flag(name)) if is_flag else params.text(name)
     if "token" in params:
         hook.token = params.text("token")
-    if params.text("signing_token") and _signs(version):
+    if params.text("signing_token") and profile.signing:
         if not is_signing_token(params.text("signing_token")):
             raise refused(400, {"signing_token": ["is invalid"]})  # wording unverified
         hook.signing_token = params.text("signing_token")
     if "custom_headers" in params:
         rows = params.values["custom_headers"] or []
         hook.custom_headers = {str(row["key"]): str(row["value"]) for row in rows}
-
-
-def _signs(version: str) -> bool:
-    """Say whether this version knows signing tokens; older ones ignore them without a word."""
-    return int(version.split(".", 1)[0]) >= SIGNING_SINCE
 
 
 def _checked_url(url: str) -> str:
@@ -168,7 +164,7 @@ def _view(sim: Simulator, hook: Hook) -> dict[str, Any]:
         "disabled_until": iso(hook.disabled_until),
         "custom_headers": [{"key": name} for name in hook.custom_headers],
         "token_present": bool(hook.token),
-        "signing_token_present": bool(hook.signing_token),
+        **({"signing_token_present": bool(hook.signing_token)} if sim.profile.signing else {}),
     }
 
 

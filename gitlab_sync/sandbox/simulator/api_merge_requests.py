@@ -6,20 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from gitlab_sync.sandbox.simulator.core import person
-from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden, not_found, refused
+from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.mergeability import start_check
-from gitlab_sync.sandbox.simulator.merging import MergeWish, accept
+from gitlab_sync.sandbox.simulator.mr_lookup import merge_request_of
 from gitlab_sync.sandbox.simulator.mr_views import mr_listed, mr_single
 from gitlab_sync.sandbox.simulator.opening import MrWish, delete, edit, open_merge_request
 from gitlab_sync.sandbox.simulator.params import Params
-from gitlab_sync.sandbox.simulator.pipeline_views import pipeline_basic
-from gitlab_sync.sandbox.simulator.pushes import pushed
-from gitlab_sync.sandbox.simulator.repo_views import commit_view, diffs
-from gitlab_sync.sandbox.simulator.rights import may_push
-from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project, Role, User
-from gitlab_sync.sandbox.simulator.user_views import user_basic
+from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Role, User
 
 _EDITABLE = [
     "title",
@@ -80,13 +74,13 @@ def create_merge_request(call: Call) -> Answer:
 
 def get_merge_request(call: Call) -> Answer:
     """Show one; asking is what starts the mergeability check."""
-    mr = _merge_request(call)
+    mr = merge_request_of(call)
     start_check(call.sim, mr)
     return Answer(200, _shown(call, mr))
 
 
 def update_merge_request(call: Call) -> Answer:
-    mr = _merge_request(call)
+    mr = merge_request_of(call)
     if call.user is not mr.author and call.user.role_in(mr.project.id) < Role.DEVELOPER:
         raise forbidden()
     if not any(name in call.params for name in _EDITABLE):
@@ -98,107 +92,11 @@ def update_merge_request(call: Call) -> Answer:
 
 
 def delete_merge_request(call: Call) -> Answer:
-    mr = _merge_request(call)
+    mr = merge_request_of(call)
     if call.user.role_in(mr.project.id) < Role.OWNER:
         raise forbidden()
     delete(mr)
     return Answer(204)
-
-
-def merge_merge_request(call: Call) -> Answer:
-    mr, params = _merge_request(call), call.params
-    wish = MergeWish(
-        sha=params.text("sha") or None,
-        auto_merge=bool(params.flag("auto_merge") or params.flag("merge_when_pipeline_succeeds")),
-        squash=params.flag("squash"),
-        remove_source=params.flag("should_remove_source_branch"),
-        merge_message=params.text("merge_commit_message") or None,
-        squash_message=params.text("squash_commit_message") or None,
-    )
-    accept(call.sim, mr, call.user, wish)
-    return Answer(200, mr_single(call.sim, mr, call.user))
-
-
-def cancel_auto_merge(call: Call) -> Answer:
-    mr = _merge_request(call)
-    if call.user.role_in(mr.project.id) < Role.DEVELOPER:
-        raise refused(401, "401 Unauthorized")
-    if mr.auto_merge_by is None:
-        raise refused(406, "406 Not Acceptable")  # wording unverified
-    mr.auto_merge_by = None
-    return Answer(201, {"status": "success"})
-
-
-def rebase(call: Call) -> Answer:
-    """Put the source's changes on the target's head as one commit; a conflict ends up in merge_error."""
-    mr = _merge_request(call)
-    repo, source, target = mr.project.repo, mr.source_branch, mr.project.repo.branch(mr.target_branch)
-    head = repo.branch(source)
-    if head is None or target is None or not may_push(call.user, mr.project, source):
-        raise forbidden()
-    tree = repo.merged_tree(target, head)
-    if tree is None:
-        mr.merge_error = "Rebase failed: Rebase locally, resolve all conflicts, then push the branch."
-    elif not repo.is_ancestor(target, head):
-        author, now = repo.commit(head).author, call.sim.clock.now()
-        message = repo.commit(head).message
-        new = repo.write_commit(tree, [target], message, author=author, committer=person(call.user), at=now)
-        pushed(call.sim, mr.project, source, new, head, call.user)
-    return Answer(202, {"rebase_in_progress": True})
-
-
-def merge_request_pipelines(call: Call) -> Answer:
-    rows = _merge_request(call).pipelines[::-1]
-    return page_of(call, rows, lambda row: pipeline_basic(call.sim, row))
-
-
-def merge_request_commits(call: Call) -> Answer:
-    mr = _merge_request(call)
-    rows = mr.project.repo.log(f"{mr.start_sha}..{mr.head_sha}", limit=1000)
-    return page_of(call, rows, lambda row: commit_view(call.sim, mr.project, row), counted=False)
-
-
-def merge_request_diffs(call: Call) -> Answer:
-    mr = _merge_request(call)
-    return page_of(call, diffs(mr.project, mr.base_sha, mr.head_sha), lambda row: row)
-
-
-def merge_request_changes(call: Call) -> Answer:
-    mr = _merge_request(call)
-    rows = diffs(mr.project, mr.base_sha, mr.head_sha)
-    return Answer(200, {**mr_single(call.sim, mr, call.user), "changes": rows, "overflow": False})
-
-
-def merge_request_participants(call: Call) -> Answer:
-    mr = _merge_request(call)
-    people = {user.id: user for user in (mr.author, *mr.assignees, *mr.reviewers)}
-    return page_of(call, list(people.values()), lambda user: user_basic(call.sim, user))
-
-
-def merge_ref(call: Call) -> Answer:
-    """Make the commit that a merge would make, on a ref of its own, or say why there is none."""
-    mr = _merge_request(call)
-    repo, target = mr.project.repo, mr.project.repo.branch(mr.target_branch)
-    tree = repo.merged_tree(target, mr.head_sha) if target and mr.state is MrState.OPENED else None
-    if tree is None or target is None:
-        raise refused(400, "Merge request is not mergeable")  # wording unverified
-    who, now = person(call.user), call.sim.clock.now()
-    message = f"Merge {mr.head_sha} into {target}"
-    sha = repo.write_commit(tree, [target, mr.head_sha], message, author=who, committer=who, at=now)
-    repo.keep(f"refs/merge-requests/{mr.iid}/merge", sha)
-    return Answer(200, {"commit_id": sha})
-
-
-def find(project: Project, iid: str) -> MergeRequest:
-    """Return a merge request by its number in the project; raises the 404 of an unknown one."""
-    mr = project.merge_requests.get(int(iid)) if iid.isdigit() else None
-    if mr is None:
-        raise not_found()
-    return mr
-
-
-def _merge_request(call: Call) -> MergeRequest:
-    return find(call.project(), call.segments["iid"])
 
 
 def _shown(call: Call, mr: MergeRequest) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def create_app(
     return Starlette(
         routes=_routes(sim),
         middleware=[
-            Middleware(Faults, rules=sim.api_faults, cutter=cutter or NoCutter()),
+            Middleware(Faults, rules=sim.api_faults, cutter=cutter or NoCutter(), now=sim.clock.now),
             Middleware(RawPath),
         ],
         lifespan=lifespan,

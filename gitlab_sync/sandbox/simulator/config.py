@@ -47,7 +47,8 @@ class SimConfig:
     timings: Timings = Timings()
     hook_workers: int = 2
     hook_timeout_s: float = 10.0
-    hook_dates: DateForm = DateForm.ISO
+    # None: as the version writes them.
+    hook_dates: DateForm | None = None
     hook_disabling: HookDisabling = HookDisabling.ON
     hook_calls_per_minute: int = 5
     seed: int = 1

@@ -111,6 +111,17 @@ class SimControl:
     def set_pipeline(self, project: int | str, pipeline_id: int, status: str) -> None:
         self._post(f"{_project(project)}/pipelines/{pipeline_id}", {"status": status})
 
+    def approve_mr(self, project: int | str, iid: int, username: str = "root") -> Json:
+        return self._post(f"{_mr(project, iid)}/approve", {"username": username})
+
+    def set_rules(self, project: int | str, **rules: Any) -> None:
+        """Say what a merge needs: approvals_required, reset_approvals_on_push, sha_required."""
+        self._post(f"{_project(project)}/rules", rules)
+
+    def set_settings(self, project: int | str, **settings: Any) -> None:
+        """Change project settings by their API names."""
+        self._post(f"{_project(project)}/settings", settings)
+
     # -- faults and time ---------------------------------------------------------------------------
 
     def add_fault(self, kind: str, **rule: Any) -> Json:
@@ -127,11 +138,19 @@ class SimControl:
         """Add a hook fault; members as in `hook_faults.HookRule`."""
         return self._post("/hook_faults", {"mishap": mishap, **rule})
 
+    def burst(self, project: int | str, iid: int, count: int = 500) -> None:
+        """Send the same `update` of a merge request many times."""
+        self._post(f"{_mr(project, iid)}/burst", {"count": count})
+
     def hook_faults(self) -> list[Json]:
         return cast("list[Json]", self._call("GET", "/hook_faults"))
 
     def clear_hook_faults(self) -> None:
         self._call("DELETE", "/hook_faults")
+
+    def crash_merges(self, point: str, **rule: Any) -> Json:
+        """Let the next merge die at a point of `crash_points`; rule: project_id, iid, count, unstick_s."""
+        return self._post("/crash_points", {"point": point, **rule})
 
     def advance_clock(self, seconds: float) -> None:
         self._post("/clock/advance", {"seconds": seconds})

@@ -12,9 +12,11 @@ from typing import Any
 
 from gitlab_sync.sandbox.simulator.clock import Clock
 from gitlab_sync.sandbox.simulator.config import DateForm, SimConfig, Timings
+from gitlab_sync.sandbox.simulator.crash_points import CrashRule
 from gitlab_sync.sandbox.simulator.deliveries import Deliveries
 from gitlab_sync.sandbox.simulator.faults import FaultRule
 from gitlab_sync.sandbox.simulator.git import FILE_MODE, Entry, Person, Repository
+from gitlab_sync.sandbox.simulator.profile import profile_of
 from gitlab_sync.sandbox.simulator.state import PipelinePlan, Project, Protection, Role, Token, User, World
 
 DEFAULT_SETTINGS: dict[str, Any] = {
@@ -54,6 +56,8 @@ class Simulator:
         self.timings: Timings = config.timings
         self.deliveries = Deliveries(config, self.clock, config.base_url)
         self.api_faults: list[FaultRule] = []
+        self.crash_rules: list[CrashRule] = []
+        self.profile = profile_of(config.version)
         self.audit = Audit()
         self.base_url = config.base_url
         self.root_user = self.world.add_user("root", is_admin=True)
@@ -121,7 +125,8 @@ class Simulator:
 
     def hook_date(self, at: float | None) -> str | None:
         """Write a time as hook payloads of this version do."""
-        if at is None or self.config.hook_dates is DateForm.ISO:
+        form = self.config.hook_dates or self.profile.hook_dates
+        if at is None or form is DateForm.ISO:
             return iso(at)
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 

@@ -12,7 +12,6 @@ C  the simulator stops during a delivery: the worker ends after the request in f
 
 from __future__ import annotations
 
-import json
 import queue
 import ssl
 import threading
@@ -26,6 +25,8 @@ import httpx2
 from gitlab_sync.sandbox.simulator.clock import Clock
 from gitlab_sync.sandbox.simulator.config import HookDisabling, SimConfig
 from gitlab_sync.sandbox.simulator.hook_faults import HookMishap, HookRule
+from gitlab_sync.sandbox.simulator.hook_spoiling import encode, spoiled
+from gitlab_sync.sandbox.simulator.profile import profile_of
 from gitlab_sync.sandbox.simulator.signing import signature
 from gitlab_sync.sandbox.simulator.state import Hook
 
@@ -34,6 +35,7 @@ FAILURES_FOR_GOOD = 40
 FIRST_PAUSE_S = 60.0
 LONGEST_PAUSE_S = 86_400.0
 OLD_TIMESTAMP_S = 3_600
+LONGEST_HOLD_S = 60.0
 _EVENT_NAMES = {"merge_request": "Merge Request Hook", "pipeline": "Pipeline Hook"}
 _TRIGGERS = {"merge_request": "merge_request_hooks", "pipeline": "pipeline_hooks"}
 
@@ -96,7 +98,9 @@ class Deliveries:
         self.rules: list[HookRule] = []
         self.instance_url = instance_url
         self._stopping = False
+        self._held: list[Delivery] = []
         self._config = config
+        self._profile = profile_of(config.version)
         self._clock = clock
         self._queue: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
         names = [f"simulator-hook-{number}" for number in range(config.hook_workers)]
@@ -128,11 +132,13 @@ class Deliveries:
             else (payload.get("merge_request") or {}).get("iid")
         )
         rule = next((rule for rule in self.rules if rule.hits(hook.id, kind, action)), None)
-        first = self._record(hook, kind, _encode(payload), action=action, iid=iid)
+        first = self._record(hook, kind, encode(payload), action=action, iid=iid)
         if rule is not None:
             self._apply(rule, first)
             delay_s += rule.delay_s
-        if not first.final:
+        if first.mishap is HookMishap.REORDER:
+            self._hold(first, delay_s or LONGEST_HOLD_S)
+        elif not first.final:
             self._send_after(delay_s, first)
 
     def send_now(self, hook: Hook, kind: str, body: bytes, *, key: str | None, urgency: Urgency) -> Delivery:
@@ -161,10 +167,18 @@ class Deliveries:
             if rule.mishap is HookMishap.DUPLICATE_SAME_KEY:
                 twin.key = delivery.key
             self._send_after(rule.delay_s, twin)
-        elif rule.mishap is HookMishap.NOT_JSON:
-            delivery.body = b"<html>not json</html>"
-        elif rule.mishap is HookMishap.NO_ACTION:
-            delivery.body = _without_action(delivery.body)
+        else:
+            delivery.body = spoiled(rule.mishap, delivery.body)
+
+    def _hold(self, delivery: Delivery, longest_s: float) -> None:
+        """Keep it until the next delivery of its hook has ended, or some simulated seconds."""
+        self._held.append(delivery)
+        self._clock.after(longest_s, lambda: self._release(delivery.hook))
+
+    def _release(self, hook: Hook) -> None:
+        for delivery in [delivery for delivery in self._held if delivery.hook is hook]:
+            self._held.remove(delivery)
+            self._queue.put(delivery)
 
     def _send_after(self, delay_s: float, delivery: Delivery) -> None:
         if delay_s > 0:
@@ -195,25 +209,27 @@ class Deliveries:
         with self._clock.lock:
             delivery.duration_s = self._clock.now() - delivery.sent_at
             outcome = _note_response(delivery, response)
-            self._count(hook, outcome)
+            self._count(hook, outcome, delivery.status)
             self._finish(delivery, outcome)
 
     def _finish(self, delivery: Delivery, outcome: Outcome) -> None:
         delivery.outcome = outcome
+        self._release(delivery.hook)
         self._clock.changed()
 
     def paused(self, hook: Hook) -> bool:
         """Say whether normal deliveries to the hook are dropped at this moment."""
         return hook.disabled_for_good or (hook.disabled_until or 0.0) > self._clock.now()
 
-    def _count(self, hook: Hook, outcome: Outcome) -> None:
+    def _count(self, hook: Hook, outcome: Outcome, status: str) -> None:
         if outcome is Outcome.DELIVERED:
             hook.failures, hook.disabled_until, hook.disabled_for_good = 0, None, False
             return
         hook.failures += 1
         if self._config.hook_disabling is HookDisabling.OFF or hook.failures <= FAILURES_TOLERATED:
             return
-        hook.disabled_for_good = hook.failures >= FAILURES_FOR_GOOD
+        blamed = self._profile.client_errors_end_a_hook and status.startswith("4")
+        hook.disabled_for_good = hook.failures >= FAILURES_FOR_GOOD or blamed
         doublings = min(hook.failures - FAILURES_TOLERATED - 1, 16)
         hook.disabled_until = self._clock.now() + min(FIRST_PAUSE_S * 2**doublings, LONGEST_PAUSE_S)
 
@@ -223,12 +239,13 @@ class Deliveries:
             **hook.custom_headers,
             "Content-Type": "application/json",
             "User-Agent": f"GitLab/{self._config.version}",
-            "X-Gitlab-Event": _EVENT_NAMES[delivery.kind],
+            "X-Gitlab-Event": _event_name(delivery),
             "X-Gitlab-Webhook-UUID": str(uuid.uuid4()),
             "X-Gitlab-Instance": self.instance_url,
             "X-Gitlab-Event-UUID": str(uuid.uuid4()),
-            "Idempotency-Key": delivery.key,
         }
+        if self._profile.idempotency_key:
+            headers["Idempotency-Key"] = delivery.key
         if hook.token:
             wrong = delivery.mishap is HookMishap.WRONG_TOKEN
             headers["X-Gitlab-Token"] = "not-the-token" if wrong else hook.token.replace("\n", "")
@@ -245,19 +262,13 @@ class Deliveries:
         return {"webhook-id": delivery.key, "webhook-timestamp": str(stamp), "webhook-signature": signed}
 
 
+def _event_name(delivery: Delivery) -> str:
+    return "System Hook" if delivery.mishap is HookMishap.SYSTEM_HOOK else _EVENT_NAMES[delivery.kind]
+
+
 def loopback_only() -> ssl.SSLContext:
     """Return a TLS context that trusts nobody: hooks go to plain HTTP on loopback; loading CAs is slow."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _encode(payload: dict[str, Any]) -> bytes:
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _without_action(body: bytes) -> bytes:
-    payload = json.loads(body)
-    payload["object_attributes"].pop("action", None)
-    return _encode(payload)
 
 
 def _post(client: httpx2.Client, delivery: Delivery) -> httpx2.Response | Exception:

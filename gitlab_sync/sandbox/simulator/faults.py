@@ -1,8 +1,9 @@
 """Faults of the API: an outer layer that delays, cuts, replaces or spoils answers by rule.
 
 A rule's place matters for writes: a reset or an error status AFTER the effect is the ambiguous answer a
-client must survive. The first rule that fires and is not a mere delay decides. The control plane is never
-touched.
+client must survive. A delay after the effect lets a call's hooks arrive before its answer; `status` 200 is
+the proxy's page under a good status. The first rule that fires and is not a mere delay decides. The control
+plane is never touched.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import random
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import StrEnum
@@ -41,6 +43,7 @@ class FaultKind(StrEnum):
     STATUS = "status"
     TRUNCATE = "truncate"
     WRONG_LINK_HOST = "wrong_link_host"
+    SLOW_BODY = "slow_body"
 
 
 class FaultPlace(StrEnum):
@@ -77,17 +80,17 @@ class FaultRule:
     seed: int = 1
     seen: int = 0
     fired: int = 0
-    since: float = field(default_factory=time.monotonic)
+    since: float = 0.0
     dice: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
 
-    def hits(self, method: str, path: str) -> bool:
-        """Count the call and say whether the rule fires for it."""
+    def hits(self, method: str, path: str, now: float) -> bool:
+        """Count the call and say whether the rule fires for it; `now` is simulated time."""
         if not re.fullmatch(self.method, method) or not re.search(self.path, path):
             return False
-        if self.for_s is not None and time.monotonic() - self.since > self.for_s:
+        if self.for_s is not None and now - self.since > self.for_s:
             return False
         self.seen += 1
         lucky = self.dice.random() < self.probability
@@ -108,8 +111,11 @@ class FaultRule:
 class Faults:
     """ASGI middleware that applies the rules; the control plane changes the list."""
 
-    def __init__(self, app: ASGIApp, rules: list[FaultRule], cutter: Cutter) -> None:
+    def __init__(
+        self, app: ASGIApp, rules: list[FaultRule], cutter: Cutter, now: Callable[[], float]
+    ) -> None:
         self.app = app
+        self.now = now
         self.rules = rules
         self.cutter = cutter
 
@@ -129,7 +135,7 @@ class Faults:
         """Serve the delays that come before the effect; return the rule that decides, if any."""
         path = unquote(scope["raw_path"].decode("ascii"))
         for rule in list(self.rules):
-            if not rule.hits(scope["method"], path):
+            if not rule.hits(scope["method"], path, self.now()):
                 continue
             if rule.kind is not FaultKind.DELAY or rule.place is FaultPlace.AFTER:
                 return rule
@@ -143,6 +149,9 @@ class Faults:
             kept.append(message)
 
         await self.app(scope, receive, keep)
+        if rule.kind is FaultKind.SLOW_BODY:
+            await _send_slowly(rule, kept, send)
+            return
         await asyncio.sleep(rule.delay_s)
         if rule.kind in (FaultKind.RESET, FaultKind.STATUS):
             await self._strike(rule, scope, receive, send)
@@ -160,6 +169,15 @@ class Faults:
         rows = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": rule.status, "headers": rows})
         await send({"type": "http.response.body", "body": body})
+
+
+async def _send_slowly(rule: FaultRule, kept: list[Message], send: Send) -> None:
+    """Send the head and the first half at once, the rest after the delay."""
+    body = b"".join(message.get("body", b"") for message in kept)
+    await send(next(message for message in kept if message["type"] == "http.response.start"))
+    await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
+    await asyncio.sleep(rule.delay_s)
+    await send({"type": "http.response.body", "body": body[len(body) // 2 :]})
 
 
 def _error_page(rule: FaultRule) -> tuple[bytes, dict[str, str]]:

@@ -17,6 +17,7 @@ def merge_request_changed(
     *,
     changes: dict[str, Any] | None = None,
     oldrev: str | None = None,
+    more: dict[str, Any] | None = None,
 ) -> None:
     """Queue a merge request event for every hook that wants it."""
     if not _listeners(mr.project, "merge_requests_events"):
@@ -25,6 +26,7 @@ def merge_request_changed(
     payload["object_attributes"]["action"] = action
     if oldrev is not None:
         payload["object_attributes"]["oldrev"] = oldrev
+    payload["object_attributes"] |= more or {}
     _queue(sim, mr.project, "merge_request", payload)
 
 

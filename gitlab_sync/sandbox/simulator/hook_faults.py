@@ -22,7 +22,16 @@ class HookMishap(StrEnum):
     WRONG_TOKEN = "wrong_token"  # noqa: S105 - a mishap, not a secret
     BAD_SIGNATURE = "bad_signature"
     OLD_TIMESTAMP = "old_timestamp"
+    REORDER = "reorder"
     NO_ACTION = "no_action"
+    UNKNOWN_ACTION = "unknown_action"
+    UNKNOWN_KIND = "unknown_kind"
+    MISSING_FIELDS = "missing_fields"
+    HUGE = "huge"
+    OTHER_PROJECT = "other_project"
+    FOREIGN_MR = "foreign_mr"
+    SYSTEM_HOOK = "system_hook"
+    OLD_SHAPE = "old_shape"
     NOT_JSON = "not_json"
 
 

@@ -78,6 +78,8 @@ def _first_obstacle(mr: MergeRequest) -> str | None:
         return "commits_status"
     if mr.discussions_open and project.settings["only_allow_merge_if_all_discussions_are_resolved"]:
         return "discussions_not_resolved"
+    if len(mr.approved_by) < project.approvals_required:
+        return "not_approved"
     if mr.merge_status is MergeStatus.CANNOT:
         return "conflict"
     if project.settings["merge_method"] != "merge" and not project.repo.is_ancestor(target, source):

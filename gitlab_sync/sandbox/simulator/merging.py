@@ -1,7 +1,7 @@
 """Merges: the merge call's checks in GitLab's order, the merge itself, and merges caused by a push.
 
-Marking a merge request merged happens in one place, `_mark_merged`; the `merge` event is queued there, so
-it can reach the receiver before the caller of the merge has an answer.
+Where a merge may die half done stands in `crash_points`. Marking a merge request merged happens in one
+place, `_mark_merged`; the `merge` event is queued there, so it may arrive before the caller has an answer.
 
 Races considered:
 A  a push to the target while the merge request is locked: the merge is made onto the target as it is
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from gitlab_sync.sandbox.simulator import closing
 from gitlab_sync.sandbox.simulator.core import Simulator, person
+from gitlab_sync.sandbox.simulator.crash_points import CrashPoint, died, take
 from gitlab_sync.sandbox.simulator.errors import refused
 from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
 from gitlab_sync.sandbox.simulator.mergeability import (
@@ -45,6 +46,8 @@ class MergeWish:
 
 def accept(sim: Simulator, mr: MergeRequest, user: User, wish: MergeWish) -> None:
     """Merge, or schedule the merge; raises the answer GitLab would give otherwise."""
+    if mr.project.sha_required and wish.sha is None:
+        raise refused(400, "SHA must be provided when merging")
     if not may_merge(user, mr.project, mr.target_branch):
         raise refused(401, "401 Unauthorized")
     if wish.sha is not None and wish.sha != mr.head_sha:
@@ -55,7 +58,8 @@ def accept(sim: Simulator, mr: MergeRequest, user: User, wish: MergeWish) -> Non
     if detailed_status(mr) != "mergeable":
         start_check(sim, mr)
         raise refused(405, "405 Method Not Allowed")
-    _merge(sim, mr, user, wish)
+    if not _merge(sim, mr, user, wish):
+        raise died()
     if mr.state is not MrState.MERGED:
         raise refused(422, "Branch cannot be merged")
 
@@ -68,6 +72,18 @@ def merge_when_green(sim: Simulator, mr: MergeRequest) -> None:
     check_now(mr)
     if detailed_status(mr) == "mergeable":
         _merge(sim, mr, user, MergeWish())
+
+
+def unstick(sim: Simulator, mr: MergeRequest, user: User) -> None:
+    """Free what a dead merge left in `locked`: merged if its content landed, else open again."""
+    if mr.state is not MrState.LOCKED or mr.iid not in mr.project.merge_requests:
+        return
+    tip = mr.project.repo.branch(mr.target_branch)
+    landed = mr.merge_commit_sha or mr.squash_commit_sha or mr.head_sha
+    if tip is not None and mr.project.repo.is_ancestor(landed, tip):
+        _mark_merged(sim, mr, user, MrState.LOCKED)
+    else:
+        mr.state, mr.updated_at = MrState.OPENED, sim.clock.now()
 
 
 def target_moved(sim: Simulator, project: Project, branch: str, old: str | None, user: User) -> None:
@@ -90,24 +106,34 @@ def _may_wait_for_pipeline(mr: MergeRequest) -> bool:
     return mr.state is MrState.OPENED and pipeline_is_running(mr) and obstacle_apart_from_ci(mr) is None
 
 
-def _merge(sim: Simulator, mr: MergeRequest, user: User, wish: MergeWish) -> None:
+def _merge(sim: Simulator, mr: MergeRequest, user: User, wish: MergeWish) -> bool:
+    """Try to merge; the state tells what came of it. False: whoever merged died on the way."""
     head, repo = mr.head_sha, mr.project.repo
     mr.state, mr.merge_error = MrState.LOCKED, None
     sim.clock.pause(sim.timings.merge_s)
     if mr.state is not MrState.LOCKED or mr.iid not in mr.project.merge_requests:
-        return
+        return True
+    if crash := take(sim.crash_rules, mr, CrashPoint.LOCKED_BEFORE_LANDING):
+        sim.clock.after(crash.unstick_s, lambda: unstick(sim, mr, user))
+        return False
     old = repo.branch(mr.target_branch)
     error = "Target branch is gone" if old is None else _land(sim, mr, user, wish, head=head, old=old)
     if error is not None:
         mr.state, mr.merge_error, mr.updated_at = MrState.OPENED, error, sim.clock.now()
         mr.head_sha = repo.branch(mr.source_branch) or head
-        return
-    _mark_merged(sim, mr, user, MrState.LOCKED)
+        return True
+    crash = take(sim.crash_rules, mr, CrashPoint.LOCKED_AFTER_LANDING)
+    if crash is not None:
+        sim.clock.after(crash.unstick_s, lambda: unstick(sim, mr, user))
+    told = crash is None and _mark_merged(sim, mr, user, MrState.LOCKED)
     target_moved(sim, mr.project, mr.target_branch, old, user)
+    if not told:
+        return False
     if mr.remove_source if wish.remove_source is None else wish.remove_source:
         branch = mr.source_branch
         sim.clock.after(sim.timings.branch_delete_s, lambda: _drop_source(sim, mr, branch, head, user))
     sim.clock.pause(sim.timings.answer_merge_s)
+    return True
 
 
 def _land(
@@ -134,12 +160,16 @@ def _land(
     return None
 
 
-def _mark_merged(sim: Simulator, mr: MergeRequest, user: User, before: MrState) -> None:
+def _mark_merged(sim: Simulator, mr: MergeRequest, user: User, before: MrState) -> bool:
+    """Mark it and queue the event; False: a step in between died, so the hooks never hear of it."""
     mr.state, mr.auto_merge_by = MrState.MERGED, None
     mr.merged_at = mr.updated_at = sim.clock.now()
     mr.merged_by = user
+    if take(sim.crash_rules, mr, CrashPoint.MERGED_WITHOUT_HOOK):
+        return False
     changes = closing.state_change(before, MrState.MERGED)
     merge_request_changed(sim, mr, "merge", user, changes=changes)
+    return True
 
 
 def _drop_source(sim: Simulator, mr: MergeRequest, branch: str, head: str, user: User) -> None:

@@ -12,7 +12,7 @@ from gitlab_sync.sandbox.simulator.commit_actions import FileAction
 from gitlab_sync.sandbox.simulator.core import Simulator, person
 from gitlab_sync.sandbox.simulator.errors import refused
 from gitlab_sync.sandbox.simulator.mergeability import detailed_status, start_check
-from gitlab_sync.sandbox.simulator.merging import MergeWish, accept
+from gitlab_sync.sandbox.simulator.merging import MergeWish, accept, unstick
 from gitlab_sync.sandbox.simulator.pushes import pushed
 from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project, User
 from gitlab_sync.sandbox.simulator.writing import CommitWish, make_commit
@@ -65,12 +65,7 @@ def stick_in_locked(sim: Simulator, mr: MergeRequest, for_s: float) -> None:
     if mr.state is not MrState.OPENED:
         raise refused(409, f"the merge request is {mr.state}")
     mr.state = MrState.LOCKED
-
-    def free() -> None:
-        if mr.state is MrState.LOCKED:
-            mr.state = MrState.OPENED
-
-    sim.clock.after(for_s, free)
+    sim.clock.after(for_s, lambda: unstick(sim, mr, sim.root_user))
 
 
 def _push_merge(sim: Simulator, project: Project, user: User, branch: str, source: str) -> str:

@@ -5,6 +5,7 @@ Every ref that moves outside a merge goes through here, whether an API call or a
 
 from __future__ import annotations
 
+from gitlab_sync.sandbox.simulator.approvals import reset_by_push
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
 from gitlab_sync.sandbox.simulator.mergeability import forget
@@ -36,5 +37,6 @@ def _new_head(sim: Simulator, mr: MergeRequest, old: str, new: str, user: User) 
     if target is not None and repo.is_ancestor(new, target):
         return
     merge_request_changed(sim, mr, "update", user, oldrev=old)
+    reset_by_push(sim, mr, user)
     if mr.prepared_at is not None:
         start_for(sim, mr, user)

@@ -118,6 +118,9 @@ class Project:
     hooks: dict[int, Hook] = field(default_factory=dict)
     labels: dict[str, Label] = field(default_factory=dict)
     last_iid: int = 0
+    approvals_required: int = 0
+    reset_approvals_on_push: bool = True
+    sha_required: bool = False
 
     @property
     def name(self) -> str:
@@ -152,6 +155,7 @@ class MergeRequest:
     squash: bool = False
     remove_source: bool = False
     discussions_open: bool = False
+    approved_by: list[User] = field(default_factory=list)
     auto_merge_by: User | None = None
     prepared_at: float | None = None
     merged_at: float | None = None
