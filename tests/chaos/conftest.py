@@ -15,7 +15,7 @@ import pytest
 
 from gitlab_sync.sandbox.simulator import Running, simulator_process
 from tests.support.road import BOT_TOKEN, QUICK
-from tests.support.scorecard import Scorecard
+from tests.support.scorecard import Scorecard, published
 
 SCALES: Final = ("short", "full")
 #: Left out unless the scale is full.
@@ -55,8 +55,7 @@ def dice() -> random.Random:
 
 
 @pytest.fixture(scope="session")
-def scorecard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorecard]:
+def scorecard(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Scorecard]:
     """Collects what each scenario came to; printed, and kept as a file, when the last test is over."""
-    card = Scorecard()
-    yield card
-    card.publish(tmp_path_factory.getbasetemp() / "chaos-scorecard.txt")
+    with published(pytestconfig, tmp_path_factory.getbasetemp() / "chaos-scorecard.txt") as card:
+        yield card

@@ -25,6 +25,7 @@ from tests.support.scorecard import Score, Scorecard
 PAUSE_S: Final = 0.1
 SIZES: Final = Sizes(
     kills=5,
+    again_s=2,
     restarts_s=60,
     restart_pause_s=(5, 15),
     connections_killed_s=20,

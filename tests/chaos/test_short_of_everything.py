@@ -38,6 +38,7 @@ FAULTS: Final[tuple[FaultAct, ...]] = (
 )
 SIZES: Final = Sizes(
     kills=1,
+    again_s=20,
     restarts_s=0,
     restart_pause_s=(0, 0),
     connections_killed_s=0,

@@ -15,7 +15,7 @@ from tests.support.crash_flows import OUTBOX_INTERVAL_S
 from tests.support.crash_parent import ReplicaParent, replica_parent
 from tests.support.crash_runs import House, MakeHouse
 from tests.support.road import BOT_TOKEN, QUICK
-from tests.support.scorecard import Scorecard
+from tests.support.scorecard import Scorecard, published
 from tests.support.servers import RunningServer
 
 
@@ -57,11 +57,10 @@ def terse_logs() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def scorecard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorecard]:
+def scorecard(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Scorecard]:
     """Collects what each scenario came to; printed, and kept as a file, when the last test is over."""
-    card = Scorecard()
-    yield card
-    card.publish(tmp_path_factory.getbasetemp() / "crash-scorecard.txt")
+    with published(pytestconfig, tmp_path_factory.getbasetemp() / "crash-scorecard.txt") as card:
+        yield card
 
 
 @pytest.fixture

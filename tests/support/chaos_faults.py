@@ -34,6 +34,7 @@ class Sizes:
     """How long and how often."""
 
     kills: int
+    again_s: float  # after a killed database answers, the first acknowledgement comes within this time
     restarts_s: float  # how long restarts go on
     restart_pause_s: tuple[float, float]  # between two of them, at the least and at the most
     connections_killed_s: float
@@ -67,6 +68,7 @@ async def database_killed(on: Field) -> None:
         await asyncio.to_thread(on.stack.server.restart, Ending.KILL)
         again_s = await on.load.until_more(1)
         print(f"acknowledging again {again_s:.2f} s after the server")
+        assert again_s < on.sizes.again_s
 
 
 async def database_restarted_at_random(on: Field) -> None:

@@ -14,13 +14,13 @@ from typing import Final, Self
 
 from gitlab_sync.sandbox.database import Durability, Flavour, PrivateServer, find_or_install
 from gitlab_sync.sandbox.simulator import simulator_process
-from tests.support.chaos_rate import Pace, Recovery, recovery_of, warm_up, windows
+from tests.support.chaos_rate import Pace, Recovery, compared, recovered, warm_up, windows
 from tests.support.chaos_stack import ChaosStack, chaos_stack
 from tests.support.chaos_writers import Clients, Ledger, clients_of
 from tests.support.road import BOT_TOKEN, QUICK
 from tests.support.scorecard import LEAST_RECOVERY
 
-PACE: Final = Pace(before=40, after=20, most=50)
+PACE: Final = Pace(before=40, after=25, most=90)
 
 
 class Rig:
@@ -51,8 +51,14 @@ class Rig:
         self.is_sound = True
 
     async def recovery(self, ours: Clients, theirs: Clients) -> Recovery:
-        """What share of the rate before the first fault there is now."""
-        return await recovery_of(ours, theirs, self._before, PACE, LEAST_RECOVERY)
+        """What share there is now of the rate before the fault."""
+        found = await recovered(ours, theirs, self._before, PACE, LEAST_RECOVERY)
+        recovery = compared(self._before, found)
+        shares = f"{len(self._before)} windows before, {len(found)} after"
+        print(f"recovered {recovery.ratio:.1%} ± {recovery.spread:.1%} ({shares})")
+        if recovery.ratio >= LEAST_RECOVERY:
+            self._before += found  # what comes after this fault comes before the next
+        return recovery
 
 
 class Rigs:

@@ -12,10 +12,13 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 VARIABLE: Final = "SCORECARD_FILE"
 LEAST_RECOVERY: Final = 0.98
@@ -80,13 +83,22 @@ class Scorecard:
         return "\n".join(_line(row, widths) for row in rows)
 
     def publish(self, path: Path) -> None:
-        """Print the table past pytest's capture, write it to `path`, book it for the sum of several runs."""
+        """Print the table, write it to `path`, book it for the sum of several runs."""
         text = self.table() + "\n"
         path.write_text(text)
         for score in self.scores:
             book(score)
-        if sys.__stderr__ is not None:
-            sys.__stderr__.write(f"\nscorecard ({path}):\n{text}")
+        sys.stderr.write(f"\nscorecard ({path}):\n{text}")
+
+
+@contextmanager
+def published(config: pytest.Config, path: Path) -> Iterator[Scorecard]:
+    """A scorecard for the block, published when it ends, past pytest's capture."""
+    card = Scorecard()
+    yield card
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        card.publish(path)
 
 
 def book(score: Score) -> None:
