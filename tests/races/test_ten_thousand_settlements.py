@@ -29,6 +29,7 @@ from gitlab_sync import ending
 from gitlab_sync.admission import submit
 from gitlab_sync.context import Context
 from gitlab_sync.model import BatchRow
+from gitlab_sync.sandbox.database import Flavour
 from gitlab_sync.settlement import Outcome, settle
 from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.verdict import MemberFate
@@ -37,6 +38,7 @@ from tests.support.barriers import at_once
 from tests.support.engine import new_request, partition, require_no_violations
 from tests.support.guards import weaken_statement
 from tests.support.replicas import LANDED, MEMBERS_FAIL, claimed, replicas, warmed
+from tests.support.scorecard import Score, booked
 
 RACES: Final = int(os.environ.get("SETTLEMENT_RACES", "1000"))
 VIAS: Final = (Via.WEBHOOK, Via.POLLER, Via.SWEEP, Via.OPERATOR)
@@ -204,16 +206,19 @@ async def run_races(database_url: str, races: int, seed: int) -> tuple[list[Cont
 
 @pytest.mark.timeout(max(120, RACES // 10))
 async def test_every_race_has_one_winner_and_is_told_about_once(
-    database_url: str, connect: MakeConnection
+    database_url: str, connect: MakeConnection, flavour: Flavour
 ) -> None:
     """Thousands of races of four sources that disagree: one WON each, three LOST, each of them counted."""
     seed = int(os.environ.get("SETTLEMENT_SEED", random.randrange(2**32)))
     print(f"again: SETTLEMENT_RACES={RACES} SETTLEMENT_SEED={seed}")
     began = time.monotonic()
-    contexts, arena = await run_races(database_url, RACES, seed)
-    took_s = time.monotonic() - began
-    require_ended_once(connect(), arena, RACES)
-    require_counted(contexts, arena, RACES)
+    calls = len(VIAS) * RACES
+    with booked(Score("settlement races of four callers", calls, server=str(flavour))) as score:
+        contexts, arena = await run_races(database_url, RACES, seed)
+        took_s = time.monotonic() - began
+        require_ended_once(connect(), arena, RACES)
+        require_counted(contexts, arena, RACES)
+        score.acknowledged = arena.winners.total()
     assert set(arena.winners) == set(VIAS), f"seed {seed}: some source never won: {arena.winners}"
     won = ", ".join(f"{via} {arena.winners[via]}" for via in VIAS)
     print(f"{RACES} races, {arena.members} members, {3 * RACES} lost, won by {won}; {took_s:.1f} s")

@@ -109,6 +109,18 @@ def book(score: Score) -> None:
             file.write(score.line())
 
 
+@contextmanager
+def booked(score: Score) -> Iterator[Score]:
+    """Book the score when the block ends; a block that fails is a violation."""
+    try:
+        yield score
+    except BaseException:
+        score.violations += 1
+        raise
+    finally:
+        book(score)
+
+
 def read(path: Path) -> Scorecard:
     """The sum of what was booked."""
     card = Scorecard()
