@@ -62,7 +62,11 @@ def _gitlab(settings: Settings, metrics: Metrics, need: Need) -> GitLabGateway:
     from gitlab_sync.gitlab_client import GitLabClient  # noqa: PLC0415  half a second, for those who need it
 
     return GitLabClient(
-        settings.gitlab_url, settings.gitlab_token, settings.gitlab_read_token, metrics=metrics
+        settings.gitlab_url,
+        settings.gitlab_token,
+        settings.gitlab_read_token,
+        ca_file=settings.gitlab_ca_file,
+        metrics=metrics,
     )
 
 

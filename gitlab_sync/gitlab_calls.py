@@ -53,7 +53,7 @@ from gitlab_sync.gitlab_errors import (
     meaning_of_404,
     plain_text,
 )
-from gitlab_sync.gitlab_http import Limits, OneHostSession, RequestObserver, stage_of
+from gitlab_sync.gitlab_http import Limits, OneHostSession, RequestObserver, is_unbelieved, stage_of
 from gitlab_sync.gitlab_pause import HostPause
 from gitlab_sync.gitlab_threads import ClientKit, GitLabThreads
 from gitlab_sync.model import ProjectInfo
@@ -61,6 +61,7 @@ from gitlab_sync.secret import Secret
 
 _LIMITS: Final = Limits(connect_s=5, read_s=30)
 USER_AGENT: Final = "gitlab-sync"
+UNBELIEVED: Final = "GitLab's certificate is not believed: GITLAB_SYNC_GITLAB_CA_FILE says whom to believe"
 TRIES: Final = 3
 ONE_TRY: Final[dict[str, Any]] = {"obey_rate_limit": False, "retry_transient_errors": False}
 _EXPECTED: Final = (gitlab.GitlabError, requests.RequestException, urllib3.exceptions.HTTPError, ValueError)
@@ -179,5 +180,6 @@ def _describe(error: Exception, session: OneHostSession) -> Failure:
         text = answered_text(error.error_message, answer.reason, answer.location)
         return Failure(call, Stage.ANSWERED, text, answer.status, answer.retry_after_s)
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
-        return Failure(call, stage_of(error), f"{type(error).__name__} while talking to GitLab")
+        text = UNBELIEVED if is_unbelieved(error) else f"{type(error).__name__} while talking to GitLab"
+        return Failure(call, stage_of(error), text)
     return Failure(call, Stage.UNREADABLE, f"unreadable answer ({plain_text(str(error))})")

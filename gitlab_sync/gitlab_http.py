@@ -13,6 +13,7 @@ A  none: a session belongs to one thread, and `call` and `answer` are that threa
 from __future__ import annotations
 
 import io
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,10 +111,20 @@ def stage_of(error: Exception) -> Stage:
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return Stage.NOT_SENT
     cause = error.args[0] if error.args else None
+    if is_unbelieved(error):
+        return Stage.NOT_SENT
     refused = isinstance(cause, urllib3.exceptions.MaxRetryError) and isinstance(
         cause.reason, urllib3.exceptions.ConnectTimeoutError | urllib3.exceptions.NewConnectionError
     )
     return Stage.NOT_SENT if refused else Stage.LOST
+
+
+def is_unbelieved(error: Exception) -> bool:
+    """Say whether the connection ended because nobody we trust vouches for the host: nothing was sent."""
+    cause: object = error
+    while isinstance(cause, Exception) and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = getattr(cause, "reason", None) or (cause.args[0] if cause.args else None)
+    return isinstance(cause, ssl.SSLCertVerificationError)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:

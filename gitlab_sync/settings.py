@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from gitlab_sync.errors import ConfigError
 from gitlab_sync.secret import MASK, Secret
+from gitlab_sync.setting_files import parse_ca_file
 from gitlab_sync.setting_values import (
     Address,
     ApiToken,
@@ -76,6 +77,8 @@ class Settings:
     """GITLAB_TOKEN: writes branches, commits and merge requests."""
     gitlab_read_token: Secret | None
     """GITLAB_READ_TOKEN: what the poller reads with; absent: GITLAB_TOKEN."""
+    gitlab_ca_file: Path | None
+    """GITLAB_CA_FILE: the authorities to believe about GitLab's certificate, instead of the public ones."""
     webhook_tokens: tuple[Secret, ...]
     """WEBHOOK_TOKENS: any of them may come as X-Gitlab-Token."""
     webhook_signing_keys: tuple[Secret, ...]
@@ -161,6 +164,7 @@ _VARIABLES: Final = (
     _Variable("gitlab_url", "GITLAB_URL", parse_http_url, Need.ENGINE, absent=""),
     _Variable("gitlab_token", "GITLAB_TOKEN", parse_secret, Need.ENGINE, absent=Secret(""), mask=_hidden),
     _Variable("gitlab_read_token", "GITLAB_READ_TOKEN", parse_secret, mask=_hidden),
+    _Variable("gitlab_ca_file", "GITLAB_CA_FILE", parse_ca_file),
     _Variable("webhook_tokens", "WEBHOOK_TOKENS", parse_secrets, absent=(), mask=_hidden),
     _Variable("webhook_signing_keys", "WEBHOOK_SIGNING_KEYS", parse_signing_keys, absent=(), mask=_hidden),
     _Variable("api_tokens", "API_TOKENS", parse_api_tokens, Need.SERVE, absent=(), mask=_hidden),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -48,11 +49,13 @@ class ScriptedHost:
 
 
 @contextlib.asynccontextmanager
-async def scripted_host(*script: bytes | Act) -> AsyncIterator[ScriptedHost]:
+async def scripted_host(
+    *script: bytes | Act, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[ScriptedHost]:
     """Run a host on loopback that answers by `script`."""
     host = ScriptedHost(script=list(script))
-    server = await asyncio.start_server(host.accept, "127.0.0.1", 0)
-    host.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(host.accept, "127.0.0.1", 0, ssl=tls)
+    host.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield host
     finally:
