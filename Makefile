@@ -17,11 +17,11 @@ SCRIPTS := .ci/run gitlab_sync/sandbox/database/install-mysql.sh
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-chaos check bench clean
+.PHONY: help demo test test-unit test-chaos test-failover check bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  Variables: ONCE=1 and REQUESTS=n (demo), WORKERS=n (test), PYTEST_ARGS='-k word' (test, test-unit),"
 	@echo "  CHAOS_ARGS='--parts storm --servers mysql' (test-chaos), PYTHON=python3.12 (which interpreter makes .venv)."
@@ -32,7 +32,7 @@ demo: $(RUN) ## watch requests land: database, GitLab simulator, two replicas (O
 test: $(DEV) ## run the whole suite on MySQL and on MariaDB
 	@$(BIN)/python -m gitlab_sync.sandbox.database
 	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
-	@$(BIN)/pytest tests --ignore=tests/unit -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/failover -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-unit: $(DEV) ## run the unit tests: seconds, no server
 	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
@@ -40,6 +40,10 @@ test-unit: $(DEV) ## run the unit tests: seconds, no server
 test-chaos: $(DEV) ## the long forms: faults at full size, storms, races by the ten thousand; at most 25 minutes
 	@$(BIN)/python -m gitlab_sync.sandbox.database
 	@$(BIN)/python -m tests.chaos.run $(CHAOS_ARGS)
+
+test-failover: $(DEV) ## a group of three MySQL servers loses its primary under load: three minutes, 2 GB of memory
+	@$(BIN)/python -m gitlab_sync.sandbox.database mysql
+	@$(BIN)/pytest tests/failover $(PYTEST_ARGS)
 
 check: $(DEV) ## format, lint, types, import rules, dependencies, shell scripts
 	@$(BIN)/ruff format --check .

@@ -51,7 +51,6 @@ async def replica(
         "ROUND_INTERVAL_S": "0.1",
         "WEBHOOK_TOKENS": HOOK_TOKEN,
     }
-    stop = asyncio.Event()
     async with (
         gitlab_client(running.base_url, BOT_TOKEN) as client,
         engine_context(
@@ -60,8 +59,16 @@ async def replica(
             gitlab=client,
             variables=quick | (variables or {}),
         ) as ctx,
-        asyncio.TaskGroup() as group,
+        served(ctx, roles) as one,
     ):
+        yield one
+
+
+@asynccontextmanager
+async def served(ctx: Context, roles: tuple[Role, ...] = tuple(Role)) -> AsyncIterator[Replica]:
+    """Serve on parts that are there already, until the block ends; then stop gracefully."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
         engine = Engine(ctx, roles)
         listening = Listening()
         group.create_task(engine.run(stop))

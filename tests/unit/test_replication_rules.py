@@ -1,4 +1,4 @@
-"""What a replication group asks of a schema and of statements: held here, because no single server refuses it."""
+"""What a replication group asks of a schema and of statements: no single server would refuse it."""
 
 from __future__ import annotations
 
