@@ -83,8 +83,8 @@ def branch_name(partition_key: str, batch_id: int, marker: UUID, attempt: int) -
 
 
 def branch_of(batch: BatchRow) -> str:
-    """The branch of a batch's present attempt."""
-    return branch_name(batch.partition_key, batch.id, batch.marker, batch.attempt)
+    """The branch of a batch: a rebuilt one stays on its branch, and so in its merge request."""
+    return branch_name(batch.partition_key, batch.id, batch.marker, attempt=1)
 
 
 def parse_branch_name(name: str) -> BranchRef | None:

@@ -183,6 +183,24 @@ class GitLabGateway(Protocol):
         """Return the paths that the commit changed against its first parent, both names of a moved file."""
         ...
 
+    async def reset_branch(
+        self,
+        project_id: ProjectId,
+        *,
+        branch: str,
+        start_sha: str,
+        message: str,
+        files: Sequence[ComposedFile],
+        author_name: str | None = None,
+        author_email: str | None = None,
+    ) -> CommitInfo:
+        """Throw away what `branch` holds, and put it at `start_sha` with a commit of `files`, in one call.
+
+        GitLab has no guard on what is thrown away: look right before. GitLabRefused: the name may not be
+        force-pushed, or a file is not as its change expects. OutcomeUnknown: look at the branch.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Let the running calls end and give the threads and connections back."""
         ...

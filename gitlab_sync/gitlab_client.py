@@ -18,11 +18,12 @@ from gitlab_sync.gitlab_contents import GitLabContents
 from gitlab_sync.gitlab_http import Limits, RequestObserver
 from gitlab_sync.gitlab_pause import HostPause
 from gitlab_sync.gitlab_reads import GitLabReads
+from gitlab_sync.gitlab_upkeep import GitLabUpkeep
 from gitlab_sync.gitlab_writes import GitLabWrites
 from gitlab_sync.secret import Secret
 
 
-class GitLabClient(GitLabReads, GitLabWrites, GitLabContents):
+class GitLabClient(GitLabReads, GitLabWrites, GitLabContents, GitLabUpkeep):
     """One GitLab instance. `read_token`, if given, is used for everything that only reads."""
 
     def __init__(  # noqa: PLR0913 the settings of one connection; all but two have a default

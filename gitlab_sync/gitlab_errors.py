@@ -44,6 +44,7 @@ class GitLabCall(StrEnum):
     FILE_EXISTS = "file_exists"
     READ_FILE = "read_file"
     CREATE_COMMIT = "create_commit"
+    RESET_BRANCH = "reset_branch"
     LIST_MERGE_REQUESTS = "list_merge_requests"
     LIST_PIPELINES = "list_pipelines"
     MERGE_REQUEST = "merge_request"
@@ -72,6 +73,7 @@ class GitLabCall(StrEnum):
 _WRITES: Final = frozenset(
     {
         GitLabCall.CREATE_COMMIT,
+        GitLabCall.RESET_BRANCH,
         GitLabCall.OPEN_MERGE_REQUEST,
         GitLabCall.MERGE,
         GitLabCall.CLOSE_MERGE_REQUEST,

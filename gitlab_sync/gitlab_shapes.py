@@ -95,6 +95,7 @@ def merge_request(shape: Shape) -> MergeRequestInfo:
         merged_at=moment(shape.get("merged_at")),
         closed_at=moment(shape.get("closed_at")),
         head_pipeline=_pipeline(shape.get("head_pipeline")),
+        updated_at=moment(shape.get("updated_at")),
     )
 
 

@@ -240,6 +240,7 @@ class PipelineInfo:
     sha: str
     source: str
     updated_at: datetime | None = None
+    parent_shas: tuple[str, ...] = ()  # of its commit, where somebody has looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,7 @@ class MergeRequestInfo:
     merged_at: datetime | None
     closed_at: datetime | None
     head_pipeline: PipelineInfo | None
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ POINTS: Final = (
     "publish.after_merge_request",
     "publish.before_record",
     "publish.recorded",
+    # a rebuild on a moved target: the branch is reset
+    "rebuild.before_push",
+    "rebuild.after_push",
     # any single fact about a batch: head, pipeline, the wish to merge, unblocking
     "fact.before_commit",
     "fact.committed",

@@ -21,15 +21,14 @@ E  somebody else's branch under our name: it lacks our marker or our parent: BLO
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from gitlab_sync import policy
 from gitlab_sync.batch_writes import confirm_batch, require_won, write_fact
-from gitlab_sync.compose import Composition, Exists, paths_to_read, paths_touched
+from gitlab_sync.compose import Composition
+from gitlab_sync.composing import compose_on
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.describe import (
@@ -40,7 +39,6 @@ from gitlab_sync.describe import (
     merge_request_title,
 )
 from gitlab_sync.errors import DuplicateKey, GitLabRefused, InvariantBroken, OutcomeUnknown, StaleWrite
-from gitlab_sync.lawful import compose_lawful, folders_of
 from gitlab_sync.model import BatchRow, BranchInfo, MemberRow, MergeRequestInfo, ProjectId
 from gitlab_sync.release import leftovers, release, suspects
 from gitlab_sync.states import BatchStatus
@@ -92,7 +90,7 @@ async def _push(ctx: Context, batch: BatchRow, project_id: ProjectId) -> Publish
     if branch is not None:
         return await _adopt_branch(ctx, batch, branch)
     members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
-    composition = await _compose(ctx, batch, project_id, members)
+    composition = await compose_on(ctx, batch, project_id, batch.base_sha or "", members)
     releases = leftovers(composition)
     if releases:
         await release(ctx, batch, releases)
@@ -102,24 +100,6 @@ async def _push(ctx: Context, batch: BatchRow, project_id: ProjectId) -> Publish
     if not composition.files:
         return PublishReport(Published.ALREADY_THERE, "the target branch already holds what was asked for")
     return await _create_commit(ctx, batch, project_id, members, composition)
-
-
-async def _compose(
-    ctx: Context, batch: BatchRow, project_id: ProjectId, members: Sequence[MemberRow]
-) -> Composition:
-    """Read what the edits need at the recorded base and compose them.
-
-    In a thread: parsing can take long. The files that stand where an edit needs a folder are read too, so
-    that such a member fails alone.
-    """
-    base = batch.base_sha or ""
-    touched = paths_touched(members)
-    there = await ctx.gitlab.existing_paths(project_id, base, (*touched, *folders_of(touched)))
-    wanted = [path for path in paths_to_read(members) if path in there]
-    found = await asyncio.gather(*(ctx.gitlab.read_file(project_id, path, base) for path in wanted))
-    existing: dict[str, bytes | Exists] = dict.fromkeys(there, Exists.UNREAD)
-    existing |= {file.path: file.content for file in found if file is not None}
-    return await asyncio.to_thread(compose_lawful, members, existing, policy.recorded(batch.policy))
 
 
 async def _create_commit(

@@ -24,24 +24,30 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from gitlab_sync import ending, policy
-from gitlab_sync.batch_writes import confirm_batch, write_fact
+from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.context import Context
-from gitlab_sync.db import Session, run_again
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, OutcomeUnknown, StaleWrite
+from gitlab_sync.holding import block, check_in, meaning_of, unblock
 from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
+from gitlab_sync.observing import observe
 from gitlab_sync.publish import Published, publish
+from gitlab_sync.rebuild import RebuildReport, Rebuilt, rebuild, recognise
 from gitlab_sync.settlement import Ending, Outcome
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
-from gitlab_sync.store import batches, outbox
+from gitlab_sync.store import batches
 from gitlab_sync.verdict import (
     Block,
     BlockReason,
     GiveUp,
+    MemberFate,
     Merge,
     NotPublished,
     Observation,
     Publish,
+    Rebuild,
+    Recognise,
     Settle,
+    SettleReason,
     Unblock,
     Verdict,
     Wait,
@@ -51,7 +57,6 @@ from gitlab_sync.verdict import (
 LOOKS: Final = 12
 SOON_S: Final = 2.0
 AWAY_S: Final = 5.0
-REFUSED_S: Final = 60.0
 
 
 class Reconciled(StrEnum):
@@ -115,17 +120,10 @@ async def _look(ctx: Context, batch: BatchRow, via: Via, heed: Heed) -> _Step:
         ctx.log.warning(
             "gitlab unavailable", batch_id=batch.id, partition=batch.partition_key, detail=str(error)
         )
-        await _check_in(ctx, batch, AWAY_S)
+        await check_in(ctx, batch, AWAY_S)
         return Reconciled.GITLAB_UNAVAILABLE
     except GitLabRefused as error:
-        return await _block(ctx, batch, _refusal(error), str(error))
-
-
-async def observe(ctx: Context, batch: BatchRow) -> Observation:
-    """What GitLab says of the batch now: one call, or none before it is published."""
-    if batch.mr_iid is None or batch.project_id is None:
-        return Observation(batch, NotPublished())
-    return Observation(batch, await ctx.gitlab.merge_request(batch.project_id, batch.mr_iid))
+        return await _block(ctx, batch, meaning_of(error), str(error))
 
 
 async def _act(  # noqa: PLR0911 one answer for each kind of verdict
@@ -143,19 +141,64 @@ async def _act(  # noqa: PLR0911 one answer for each kind of verdict
             return await _publish(ctx, batch, via)
         case Merge(sha=sha):
             return await _merge(ctx, batch, sha)
+        case Rebuild():
+            return await _rebuild(ctx, batch, via)
+        case Recognise(sha=sha):
+            return await _after_rebuild(ctx, batch, await recognise(ctx, batch, sha), via)
         case Block(reason=reason, text=text):
             return await _block(ctx, batch, reason, text)
         case Unblock():
-            await _unblock(ctx, batch)
+            await unblock(ctx, batch)
             return _LookAgain.LOOK_AGAIN
-        case Settle(result=BatchStatus.SUCCEEDED, reason=reason, landed_sha=landed_sha):
-            merged_at = shown.merged_at if isinstance(shown, MergeRequestInfo) else None
-            how = Ending(BatchStatus.SUCCEEDED, reason, landed_sha=landed_sha, merged_at=merged_at)
-            return await _settle(ctx, batch, how, via)
-        case Settle(reason=reason, members=members):
-            return _step_of(await ending.give_up(ctx, batch, reason, members=members, via=via))
-        case GiveUp(reason=reason, members=members):
-            return _step_of(await ending.give_up(ctx, batch, reason, members=members, via=via))
+        case Settle() | GiveUp():
+            return await _end(ctx, batch, shown, verdict, via)
+        case never:
+            assert_never(never)
+
+
+async def _end(
+    ctx: Context,
+    batch: BatchRow,
+    shown: MergeRequestInfo | NotPublished | None,
+    verdict: Settle | GiveUp,
+    via: Via,
+) -> _Step:
+    if isinstance(verdict, Settle) and verdict.result is BatchStatus.SUCCEEDED:
+        merged_at = shown.merged_at if isinstance(shown, MergeRequestInfo) else None
+        how = Ending(
+            BatchStatus.SUCCEEDED, verdict.reason, landed_sha=verdict.landed_sha, merged_at=merged_at
+        )
+        return await _settle(ctx, batch, how, via)
+    return _step_of(await ending.give_up(ctx, batch, verdict.reason, members=verdict.members, via=via))
+
+
+async def _rebuild(ctx: Context, batch: BatchRow, via: Via) -> _Step:
+    if batch.status is BatchStatus.RUNNING:
+        return await _after_rebuild(ctx, batch, await rebuild(ctx, batch), via)
+    target = str(batch.policy["target_branch"])
+    if batch.project_id is None or await ctx.gitlab.branch(batch.project_id, target) is None:
+        return Reconciled.BLOCKED
+    await unblock(ctx, batch)
+    return _LookAgain.LOOK_AGAIN
+
+
+async def _after_rebuild(ctx: Context, batch: BatchRow, report: RebuildReport, via: Via) -> _Step:
+    match report.result:
+        case Rebuilt.REBUILT:
+            await check_in(ctx, batch, ctx.settings.poll_interval_s)
+            return Reconciled.WAITING
+        case Rebuilt.NOT_BEHIND | Rebuilt.LATER:
+            ctx.log.info("rebuild later", batch_id=batch.id, mr_iid=batch.mr_iid, detail=report.detail)
+            await check_in(ctx, batch, SOON_S)
+            return Reconciled.WAITING
+        case Rebuilt.HELPLESS:
+            ctx.log.info("rebuild is no help", batch_id=batch.id, mr_iid=batch.mr_iid, detail=report.detail)
+            moved, fate = SettleReason.TARGET_MOVED, MemberFate.INNOCENT
+            return _step_of(await ending.give_up(ctx, batch, moved, members=fate, via=via))
+        case Rebuilt.TARGET_GONE:
+            return await _block(ctx, batch, BlockReason.TARGET_GONE, report.detail)
+        case Rebuilt.FOREIGN:
+            return await _block(ctx, batch, BlockReason.FOREIGN_PUSH, report.detail)
         case never:
             assert_never(never)
 
@@ -164,11 +207,11 @@ async def _publish(ctx: Context, batch: BatchRow, via: Via) -> _Step:
     report = await publish(ctx, batch)
     match report.result:
         case Published.PUBLISHED:
-            await _check_in(ctx, batch, ctx.settings.poll_interval_s)
+            await check_in(ctx, batch, ctx.settings.poll_interval_s)
             return Reconciled.WAITING
         case Published.LATER:
             ctx.log.info("publish again later", batch_id=batch.id, detail=report.detail)
-            await _check_in(ctx, batch, max(SOON_S, batch.age_s / 10))
+            await check_in(ctx, batch, max(SOON_S, batch.age_s / 10))
             return Reconciled.WAITING
         case Published.FEWER:
             ctx.log.info("publish with fewer", batch_id=batch.id, detail=report.detail)
@@ -212,7 +255,7 @@ async def _merge(ctx: Context, batch: BatchRow, sha: str) -> _Step:
     await write_fact(
         ctx, "record_merge_asked", batch, lambda s: batches.record_merge_asked_if_running(s, batch)
     )
-    await _check_in(ctx, batch, ctx.settings.merge_check_s)
+    await check_in(ctx, batch, ctx.settings.merge_check_s)
     await ctx.points.hit("merge.before_ask")
     answer = await ctx.gitlab.merge(batch.project_id, batch.mr_iid, sha=sha)
     await ctx.points.hit("merge.asked")
@@ -226,40 +269,6 @@ async def _record_pipeline(ctx: Context, batch: BatchRow, pipeline_id: int) -> N
     )
 
 
-async def _block(ctx: Context, batch: BatchRow, reason: str, text: str) -> Reconciled:
-    """RUNNING to BLOCKED with a typed reason; a batch that is blocked already keeps its first reason."""
-    if batch.status is BatchStatus.BLOCKED:
-        return Reconciled.BLOCKED
-
-    async def work(session: Session) -> int:
-        affected = await batches.block_if_running(session, batch, reason, text[:1000])
-        if affected and not await outbox.was_told(session, batch.id, "batch.blocked", reason):
-            await outbox.insert_batch(session, batch.id, "batch.blocked", reason)
-            await ctx.points.hit("block.before_commit")
-        return affected
-
-    is_blocked_now = await ctx.db.transaction("block", work, confirm=confirm_batch(batch))
-    await ctx.points.hit("block.committed")
-    if reason == BlockReason.ACCESS_REFUSED:
-        await _check_in(ctx, batch, max(ctx.settings.poll_interval_s, REFUSED_S))
-    if is_blocked_now:
-        ctx.log.warning(
-            "blocked", batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
-        )
+async def _block(ctx: Context, batch: BatchRow, reason: BlockReason, text: str) -> Reconciled:
+    await block(ctx, batch, reason, text)
     return Reconciled.BLOCKED
-
-
-async def _unblock(ctx: Context, batch: BatchRow) -> None:
-    await write_fact(ctx, "unblock", batch, lambda s: batches.unblock_if_blocked(s, batch))
-    ctx.log.info("unblocked", batch_id=batch.id, partition=batch.partition_key, reason=batch.reason_code)
-
-
-def _refusal(error: GitLabRefused) -> BlockReason:
-    """A refusal of rights heals by itself once somebody mends the token; another one of publish does not."""
-    return BlockReason.ACCESS_REFUSED if error.status in (401, 403, 404) else BlockReason.PUBLISH_REFUSED
-
-
-async def _check_in(ctx: Context, batch: BatchRow, check_in_s: float) -> None:
-    await ctx.db.transaction(
-        "check_in", lambda s: batches.check_in(s, batch.id, check_in_s), confirm=run_again
-    )

@@ -1,6 +1,7 @@
 """What should follow from what GitLab shows of a batch: `decide` and the words of its answers. Pure."""
 
-from gitlab_sync.verdict.decide import counted_pipeline, decide
+from gitlab_sync.verdict.decide import decide
+from gitlab_sync.verdict.pipelines import counted_pipeline
 from gitlab_sync.verdict.values import (
     Block,
     BlockReason,
@@ -11,6 +12,8 @@ from gitlab_sync.verdict.values import (
     Observation,
     Patience,
     Publish,
+    Rebuild,
+    Recognise,
     Settle,
     SettleReason,
     Unblock,
@@ -29,6 +32,8 @@ __all__ = [
     "Observation",
     "Patience",
     "Publish",
+    "Rebuild",
+    "Recognise",
     "Settle",
     "SettleReason",
     "Unblock",

@@ -5,6 +5,7 @@ A tree is a mapping from path to blob id; a path that is not in it is no file th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 
 Blobs = Mapping[str, str]
@@ -31,3 +32,9 @@ def unexplained(stray_paths: Iterable[str], base: Blobs, before_merge: Blobs) ->
     A path that the target had changed since our base was merged by three ways: its content is neither side's.
     """
     return tuple(path for path in stray_paths if before_merge.get(path) == base.get(path))
+
+
+def blob_id(content: bytes, *, like: str) -> str:
+    """Git's id for `content` where the commit `like` is from: SHA-1, or SHA-256 by its length."""
+    algorithm = "sha256" if len(like) == 64 else "sha1"
+    return hashlib.new(algorithm, b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

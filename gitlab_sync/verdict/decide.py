@@ -16,13 +16,16 @@ B  we died between closing an MR and settling: the next look finds it closed, an
 C  a push to our branch after the pipeline was green: the head differs, BLOCKED; and `sha` in the merge call
    catches one that comes after this look.
 D  a pipeline goes from success back to running (a retry, a manual job): the merge waits for it again.
-E  BLOCKED, and the cause goes while another takes its place: first Unblock, and the next look blocks anew.
+E  the target moves: the batch is rebuilt on it, a bounded number of times, then given up without blame. A
+   push of ours that we died over looks like a foreign one: it is recognised by what it holds (`rebuild`).
+F  BLOCKED, and the cause goes while another takes its place: first Unblock, and the next look blocks anew.
 Not considered: a reopened MR of a settled batch; whoever meets it reports it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final, assert_never
 
 from gitlab_sync.model import (
@@ -31,10 +34,16 @@ from gitlab_sync.model import (
     MergeRequestInfo,
     OnFailure,
     Partition,
-    PipelineAnswer,
-    PipelineInfo,
 )
 from gitlab_sync.states import BatchStatus
+from gitlab_sync.verdict.obstacles import (
+    STATUS_CI_RUNS,
+    STATUS_MERGEABLE,
+    STATUS_MISFIT,
+    STATUS_WAITS,
+    obstacle,
+)
+from gitlab_sync.verdict.pipelines import counted_pipeline, judge_pipeline
 from gitlab_sync.verdict.values import (
     Block,
     BlockReason,
@@ -45,29 +54,14 @@ from gitlab_sync.verdict.values import (
     Observation,
     Patience,
     Publish,
+    Rebuild,
+    Recognise,
     Settle,
     SettleReason,
     Unblock,
     Verdict,
     Wait,
     WaitReason,
-)
-
-STATUS_WAITS: Final = frozenset({"preparing", "checking", "unchecked", "approvals_syncing", "not_open", ""})
-STATUS_MERGEABLE: Final = frozenset({"mergeable", "can_be_merged"})
-STATUS_CONFLICT: Final = frozenset({"conflict", "need_rebase", "broken_status"})
-STATUS_CI_RUNS: Final = "ci_still_running"
-
-PIPELINE_RUNS: Final = frozenset(
-    {
-        "created",
-        "waiting_for_resource",
-        "preparing",
-        "pending",
-        "running",
-        "scheduled",
-        "canceling",
-    }
 )
 
 _DECIDED_HERE: Final = frozenset(BlockReason) - {BlockReason.FOREIGN_BRANCH, BlockReason.PUBLISH_REFUSED}
@@ -84,26 +78,18 @@ def decide(observation: Observation, policy: Partition, patience: Patience | Non
     if finished is not None:
         return finished
     verdict = _open(batch, shown, policy, patience or Patience())
-    if batch.is_past_deadline and not isinstance(verdict, Merge):
+    if batch.is_past_deadline and not _outlives_the_deadline(batch, verdict):
         return GiveUp(SettleReason.TIMED_OUT, _fate_of_the_late(policy))
     pipeline = counted_pipeline(batch, shown)
-    if pipeline is not None and isinstance(verdict, Wait | Merge | Block | GiveUp):
+    if pipeline is not None and isinstance(verdict, Wait | Merge | Block | Rebuild | GiveUp):
         verdict = replace(verdict, pipeline_id=pipeline.id)
     return verdict if batch.status is BatchStatus.RUNNING else _while_blocked(batch, verdict)
 
 
-def counted_pipeline(batch: BatchRow, shown: MergeRequestInfo) -> PipelineInfo | None:
-    """Return the MR's head pipeline if it speaks for exactly our head. None: there is none that counts.
-
-    A merged-results pipeline runs on a commit of GitLab's making, so its sha is not our head; it counts
-    because it is the MR's own and the MR's head is ours. Statuses that other tools push (`external`) never
-    count.
-    """
-    pipeline = shown.head_pipeline
-    if pipeline is None or shown.sha != batch.head_sha or pipeline.source == "external":
-        return None
-    is_ours = pipeline.sha == batch.head_sha or pipeline.source == "merge_request_event"
-    return pipeline if is_ours else None
+def _outlives_the_deadline(batch: BatchRow, verdict: Verdict) -> bool:
+    """A merge that is possible now; and once, to be seen, one that hangs and that we cannot end."""
+    hangs = isinstance(verdict, Block) and verdict.reason is BlockReason.LOCKED_TOO_LONG
+    return isinstance(verdict, Merge) or (hangs and batch.status is BatchStatus.RUNNING)
 
 
 def _fate_of_the_late(policy: Partition) -> MemberFate:
@@ -117,7 +103,7 @@ def _unpublished(batch: BatchRow, policy: Partition) -> Verdict:
     if batch.status is BatchStatus.RUNNING:
         return Publish()
     # A lost token comes back without anybody telling us; trying is the only way to see it.
-    if batch.reason_code == BlockReason.ACCESS_REFUSED:
+    if batch.reason_code in (BlockReason.ACCESS_REFUSED, BlockReason.PROJECT_GONE):
         return Unblock()
     return Wait(WaitReason.STILL_BLOCKED)
 
@@ -148,80 +134,56 @@ def _merged(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Sett
 
 def _open(batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience: Patience) -> Verdict:
     if shown.state == "locked":
-        return Wait(WaitReason.MERGING)
+        return _locked(batch, shown, patience)
     if shown.state != "opened":
-        return Block(BlockReason.NEEDS_ACTION, f"merge request is in the unknown state {shown.state!r}")
-    if shown.sha is None and shown.detailed_merge_status in STATUS_WAITS:
-        return Wait(WaitReason.GITLAB_CHECKING)
-    if shown.sha != batch.head_sha:
-        return Block(BlockReason.FOREIGN_PUSH, f"the branch holds {shown.sha}, we pushed {batch.head_sha}")
-    if shown.target_branch != policy.target_branch:
-        return Block(BlockReason.RETARGETED, f"it points at {shown.target_branch!r} now")
-    if shown.detailed_merge_status in STATUS_CONFLICT:
-        return GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT)
+        return Block(BlockReason.NEEDS_ACTION, f"state is {shown.state}: unknown here")
+    changed = _changed(batch, shown, policy)
+    if changed is not None:
+        return changed
+    if shown.detailed_merge_status in STATUS_MISFIT:
+        return _misfit(batch, patience)
     match policy.merge:
         case MergeMode.MANUAL | MergeMode.TRAIN:
             return Wait(WaitReason.PEOPLE)
         case MergeMode.AUTO:
-            return _pipeline(batch, shown, policy, patience) or _merge(batch, shown, patience)
+            return judge_pipeline(batch, shown, policy, patience) or _merge(batch, shown, patience)
         case _:
             assert_never(policy.merge)
 
 
-def _pipeline(
-    batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience: Patience
-) -> Verdict | None:
-    """Judge the pipeline. None: nothing stands against merging on its side."""
-    pipeline, answers = counted_pipeline(batch, shown), policy.pipeline
-    if pipeline is None:
-        return _missing_pipeline(batch, policy, patience)
-    match pipeline.status:
-        case "success":
-            return None
-        case "failed":
-            return _failed_pipeline(policy, pipeline)
-        case "skipped":
-            return _by_answer(answers.skipped, BlockReason.PIPELINE_SKIPPED)
-        case "manual":  # as unproven as a skipped one: nobody started what would have told
-            return _by_answer(answers.skipped, BlockReason.PIPELINE_MANUAL)
-        case "canceled":
-            return _by_answer(answers.canceled, BlockReason.PIPELINE_CANCELED)
-        case status if status in PIPELINE_RUNS:
-            return Wait(WaitReason.PIPELINE_RUNNING)
-        case _:
-            return Block(BlockReason.NEEDS_ACTION, f"pipeline is in the unknown status {pipeline.status!r}")
+def _locked(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verdict:
+    """GitLab is merging; hours of it mean that its merge has died, which people can see to."""
+    moved_at = shown.updated_at or batch.published_at
+    now = batch.created_at + timedelta(seconds=batch.age_s)
+    if moved_at is None or (now - moved_at).total_seconds() < patience.locked_s:
+        return Wait(WaitReason.MERGING)
+    return Block(BlockReason.LOCKED_TOO_LONG, f"state is locked since {moved_at:%Y-%m-%d %H:%M} UTC")
 
 
-def _missing_pipeline(batch: BatchRow, policy: Partition, patience: Patience) -> Verdict | None:
-    if not policy.pipeline.required:
-        return None
-    if (batch.publish_age_s or 0) < patience.pipeline_appears_s:
-        return Wait(WaitReason.PIPELINE_NOT_YET)
-    return _by_answer(policy.pipeline.missing, BlockReason.PIPELINE_MISSING)
+def _changed(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Verdict | None:
+    """What somebody else has done to head or target. None: both are as we made them."""
+    if shown.sha is None and shown.detailed_merge_status in STATUS_WAITS:
+        return Wait(WaitReason.GITLAB_CHECKING)
+    if shown.sha is None:
+        return Block(BlockReason.SOURCE_GONE, f"sha is empty: {shown.source_branch} holds nothing")
+    if shown.sha != batch.head_sha:
+        return _foreign(batch, shown.sha)
+    if shown.target_branch != policy.target_branch:
+        return Block(BlockReason.RETARGETED, f"target_branch is {shown.target_branch!r} now")
+    return None
 
 
-def _failed_pipeline(policy: Partition, pipeline: PipelineInfo) -> Verdict:
-    match policy.on_failure:
-        case OnFailure.BLOCK:
-            return Block(BlockReason.PIPELINE_FAILED, f"pipeline {pipeline.id} failed")
-        case OnFailure.REQUEUE | OnFailure.FAIL:
-            return GiveUp(SettleReason.PIPELINE_FAILED)
-        case _:
-            assert_never(policy.on_failure)
+def _foreign(batch: BatchRow, sha: str) -> Verdict:
+    """Somebody pushed; or we did, for a rebuild, and died before saying so."""
+    if batch.attempt > 1 and batch.status is BatchStatus.RUNNING:
+        return Recognise(sha)
+    return Block(BlockReason.FOREIGN_PUSH, f"sha: the branch holds {sha}, we pushed {batch.head_sha}")
 
 
-def _by_answer(answer: PipelineAnswer, reason: BlockReason) -> Verdict | None:
-    match answer:
-        case PipelineAnswer.ACCEPT:
-            return None
-        case PipelineAnswer.BLOCK:
-            return Block(reason, reason.value.replace("_", " "))
-        case PipelineAnswer.RETRY:
-            return GiveUp(SettleReason(reason.value), MemberFate.REQUEUE)
-        case PipelineAnswer.FAIL:
-            return GiveUp(SettleReason(reason.value), MemberFate.FAIL)
-        case _:
-            assert_never(answer)
+def _misfit(batch: BatchRow, patience: Patience) -> Verdict:
+    if batch.attempt < patience.attempts and batch.ending_code is None:
+        return Rebuild()
+    return GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT)
 
 
 def _merge(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verdict:
@@ -231,7 +193,7 @@ def _merge(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verd
     if status == STATUS_CI_RUNS:
         return Wait(WaitReason.PIPELINE_RUNNING)
     if status not in STATUS_MERGEABLE or shown.sha is None:
-        return Block(BlockReason.NEEDS_ACTION, status)
+        return obstacle(status)
     asked_s = batch.merge_asked_age_s
     if asked_s is not None and asked_s < patience.merge_again_s:
         return Wait(WaitReason.MERGE_ASKED)
@@ -249,5 +211,7 @@ def _while_blocked(batch: BatchRow, verdict: Verdict) -> Verdict:
             return verdict  # undecided: the cause may well be there still
         case Block(reason=reason) if reason == batch.reason_code:
             return Wait(WaitReason.STILL_BLOCKED, verdict.pipeline_id)
+        case Rebuild() if batch.reason_code == BlockReason.TARGET_GONE:
+            return verdict  # only a look at the branch tells whether it is back
         case _:
             return Unblock() if batch.reason_code in _DECIDED_HERE else Wait(WaitReason.STILL_BLOCKED)

@@ -26,19 +26,32 @@ class WaitReason(StrEnum):
 
 
 class BlockReason(StrEnum):
-    """Why a batch is BLOCKED: somebody has to do something. The last three come from others than `decide`."""
+    """Why a batch is BLOCKED: somebody has to do something. The last four come from others than `decide`."""
 
     FOREIGN_PUSH = "foreign_push"
+    SOURCE_GONE = "source_gone"  # our branch holds no commit
+    TARGET_GONE = "target_gone"  # the branch that batches merge into
     RETARGETED = "retargeted"  # somebody pointed the merge request at another branch
     MERGE_REFUSED = "merge_refused"  # asked for again and again, mergeable all the time, and not done
-    NEEDS_ACTION = "needs_action"
+    LOCKED_TOO_LONG = "locked_too_long"  # GitLab hangs in a merge
+    APPROVAL_MISSING = "approval_missing"
+    DISCUSSIONS_OPEN = "discussions_open"
+    DRAFT = "draft"
+    WAITS_FOR_ANOTHER = "waits_for_another"  # GitLab's dependency on another merge request
+    CHECKS_MISSING = "checks_missing"
+    RULE_UNMET = "rule_unmet"  # a title or issue-tracker rule of the project
+    FILES_LOCKED = "files_locked"
+    SCHEDULED = "scheduled"  # not before a time that somebody set
+    PIPELINE_DEMANDED = "pipeline_demanded"  # by the project, where our policy would merge without
+    NEEDS_ACTION = "needs_action"  # something this version does not know
     PIPELINE_FAILED = "pipeline_failed"
     PIPELINE_SKIPPED = "pipeline_skipped"
     PIPELINE_CANCELED = "pipeline_canceled"
     PIPELINE_MANUAL = "pipeline_manual"
     PIPELINE_MISSING = "pipeline_missing"
     FOREIGN_BRANCH = "foreign_branch"
-    ACCESS_REFUSED = "access_refused"
+    ACCESS_REFUSED = "access_refused"  # the token is dead, or may not do this
+    PROJECT_GONE = "project_gone"  # gone, moved, or out of the token's sight
     PUBLISH_REFUSED = "publish_refused"
 
 
@@ -98,11 +111,16 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a missing pipeline is no news, and after how long a merge is asked for again."""
+    """How long to put up with something, and how often to try.
+
+    A pipeline that does not appear, a merge that was asked for, a merge request that hangs in `locked`.
+    """
 
     pipeline_appears_s: float = 60
     merge_again_s: float = 30
     merge_asks: int = 5
+    attempts: int = 4  # the first push and three rebuilds
+    locked_s: float = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +159,20 @@ class Unblock:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebuild:
+    """Our head does not fit on the target any more: compose again on its present head, in the same MR."""
+
+    pipeline_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recognise:
+    """The branch holds another head since we pushed anew: ours if it is what we would push, else foreign."""
+
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """GitLab has finished with the MR: record it. `result` is SUCCEEDED or FAILED."""
 
@@ -159,4 +191,4 @@ class GiveUp:
     pipeline_id: int | None = None
 
 
-Verdict: TypeAlias = Wait | Publish | Merge | Block | Unblock | Settle | GiveUp
+Verdict: TypeAlias = Wait | Publish | Merge | Rebuild | Recognise | Block | Unblock | Settle | GiveUp

@@ -117,6 +117,24 @@ SET b.project_id = %(project_id)s, b.mr_iid = %(mr_iid)s, b.mr_url = %(mr_url)s,
     b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.mr_iid IS NULL;
 
+-- name: batch_count_attempt_if_running
+-- A rebuild, first half, before the push: who is counted may push. Guard: running, version as read, a head recorded.
+-- index: merge_batch.PRIMARY
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
+SET b.attempt = b.attempt + 1, b.version = b.version + 1, b.attempt_token = %(token)s,
+    b.updated_at = UTC_TIMESTAMP(6)
+WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.head_sha IS NOT NULL;
+
+-- name: batch_record_rebuild_if_running
+-- A rebuild, second half: the branch stands on a new base. What was known of the old head is forgotten, and a pipeline
+-- has its time to appear anew. Guard: running, version as read, the head that was replaced.
+-- index: merge_batch.PRIMARY
+UPDATE merge_batch b FORCE INDEX (PRIMARY)
+SET b.base_sha = %(base_sha)s, b.head_sha = %(head_sha)s, b.published_at = UTC_TIMESTAMP(6), b.pipeline_id = NULL,
+    b.merge_asked_at = NULL, b.merge_asks = 0,
+    b.version = b.version + 1, b.attempt_token = %(token)s, b.updated_at = UTC_TIMESTAMP(6)
+WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.head_sha = %(head_before)s;
+
 -- name: batch_record_pipeline_if_active
 -- The pipeline that counts, as last seen. Guard: active, the status and version as read.
 -- index: merge_batch.PRIMARY

@@ -84,6 +84,14 @@ TRAPS: Final[dict[Flow, tuple[str, ...]]] = {
         "clean_up.after_delete",
     ),
     Flow.BLOCK: ("block.before_commit", "block.committed", "fact.before_commit#4", "fact.committed#4"),
+    Flow.REBUILD: (
+        "rebuild.before_push",
+        "rebuild.after_push",
+        "fact.before_commit#3",
+        "fact.committed#3",
+        "fact.before_commit#4",
+        "fact.committed#4",
+    ),
     Flow.APPROVE: ("move.before_commit", "move.committed", "move.before_commit#2", "move.committed#2"),
     Flow.HOOKED: ("delivery.before_commit", "delivery.committed"),
 }

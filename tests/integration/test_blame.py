@@ -151,24 +151,6 @@ async def test_a_merge_request_deleted_after_it_was_merged_has_landed(
         await require_no_violations(ctx)
 
 
-async def test_a_conflict_with_the_target_goes_round_again_on_the_new_head(
-    simulator: Running, database_url: str
-) -> None:
-    """Somebody pushes the same file to the target: the round ends uncounted, the next one lands."""
-    async with road(simulator, database_url, merge="manual") as ctx:
-        operation_id = (await enqueue(ctx, 1))[0]
-        published = await until_published(ctx, await claimed(ctx))
-        simulator.control.push(PATH, "main", {"access/item-0.txt": "somebody was quicker\n"})
-        settled = await until_settled(ctx, published.id)
-        assert (settled.status, settled.reason_code) == (BatchStatus.FAILED, "target_moved")
-        assert await standing(ctx, operation_id) == (OperationStatus.QUEUED, "target_moved", 0)
-        published = await until_published(ctx, await claimed(ctx))
-        simulator.control.merge(PATH, published.mr_iid or 0)
-        await until_settled(ctx, published.id)
-        assert simulator.control.files(PATH)["access/item-0.txt"] == "item 0\n"
-        await require_no_violations(ctx)
-
-
 async def test_a_stricter_policy_holds_for_what_waits_already(simulator: Running, database_url: str) -> None:
     """A request was admitted under `**`; the file allows only docs/** since: it fails alone, unpushed."""
     async with road(simulator, database_url) as ctx:

@@ -45,16 +45,22 @@ class Flow(StrEnum):
     DEFER = "defer"  # members leave the round before anything is pushed
     RED = "red"  # the pipeline fails, and its members with it
     BLOCK = "block"  # the pipeline blocks the batch, and is mended
+    REBUILD = "rebuild"  # the target moves under the merge request of a fast-forward project
     APPROVE = "approve"  # each request needs a yes
     HOOKED = "hooked"  # a delivery tells of the merge request
 
 
-PIPELINES: Final = {Flow.RED: "failed", Flow.BLOCK: "failed"}
+PIPELINES: Final[dict[Flow, tuple[str, ...]]] = {
+    Flow.RED: ("failed",),
+    Flow.BLOCK: ("failed",),
+    Flow.REBUILD: ("running", "success"),  # the first head's never ends
+}
 STEPS: Final[dict[Flow, tuple[str, ...]]] = {
     Flow.LAND: ("submit", "engine"),
     Flow.DEFER: ("submit", "engine"),
     Flow.RED: ("submit", "engine"),
     Flow.BLOCK: ("submit", "engine"),
+    Flow.REBUILD: ("submit", "engine"),
     Flow.APPROVE: ("submit", "approve", "engine"),
     Flow.HOOKED: ("submit", "round", "publish", "hook", "engine"),
 }

@@ -49,6 +49,7 @@ COMMON: Final[dict[str, Any]] = {
     "event": "batch.published",
     "file": "0001_initial.sql",
     "head_sha": "b" * 40,
+    "head_before": "c" * 40,
     "ids": json.dumps([1, 2, 3]),
     "keep_s": 3600,
     "landed_sha": "c" * 40,

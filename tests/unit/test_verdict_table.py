@@ -25,7 +25,10 @@ from gitlab_sync.verdict import (
     Merge,
     NotPublished,
     Observation,
+    Patience,
     Publish,
+    Rebuild,
+    Recognise,
     Settle,
     SettleReason,
     Unblock,
@@ -36,6 +39,7 @@ from gitlab_sync.verdict import (
 )
 from tests.support.looks import (
     AUTO,
+    BORN,
     CLOSED,
     DEADLINE,
     GREEN,
@@ -72,6 +76,10 @@ CHECKS = Wait(WaitReason.GITLAB_CHECKING, 7)
 MERGES = Merge(HEAD, 7)
 TIMED_OUT = GiveUp(SettleReason.TIMED_OUT, MemberFate.INNOCENT)
 TARGET_MOVED = GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT, 7)
+SPENT = replace(RUNNING, attempt=Patience().attempts)
+FOREIGN = Block(BlockReason.FOREIGN_PUSH, f"sha: the branch holds {OTHER}, we pushed {HEAD}")
+LOCKED = replace(OPENED, state="locked", updated_at=BORN)
+HANGS = Block(BlockReason.LOCKED_TOO_LONG, "state is locked since 2026-01-02 03:00 UTC", 7)
 
 Row = tuple[BatchRow, MergeRequestInfo | NotPublished | None, Partition, Verdict]
 
@@ -162,13 +170,13 @@ ROWS: dict[str, Row] = {
         RUNNING,
         replace(OPENED, state="parked"),
         AUTO,
-        Block(BlockReason.NEEDS_ACTION, "merge request is in the unknown state 'parked'", 7),
+        Block(BlockReason.NEEDS_ACTION, "state is parked: unknown here", 7),
     ),
     "somebody_pushed_to_our_branch": (
         RUNNING,
         replace(OPENED, sha=OTHER, head_pipeline=replace(GREEN, sha=OTHER)),
         AUTO,
-        Block(BlockReason.FOREIGN_PUSH, f"the branch holds {OTHER}, we pushed {HEAD}"),
+        FOREIGN,
     ),
     "fresh_mr_without_a_head": (
         RUNNING,
@@ -180,96 +188,70 @@ ROWS: dict[str, Row] = {
         RUNNING,
         replace(OPENED, sha=None, detailed_merge_status="commits_status", head_pipeline=None),
         AUTO,
-        Block(BlockReason.FOREIGN_PUSH, f"the branch holds None, we pushed {HEAD}"),
+        Block(BlockReason.SOURCE_GONE, "sha is empty: gitlab-sync/p/1-00000000 holds nothing"),
     ),
-    # the pipeline
-    "green_and_mergeable": (RUNNING, OPENED, AUTO, MERGES),
-    "red_and_requeue": (RUNNING, piped("failed"), AUTO, GiveUp(SettleReason.PIPELINE_FAILED, pipeline_id=7)),
-    "red_and_fail": (RUNNING, piped("failed"), FAILS, GiveUp(SettleReason.PIPELINE_FAILED, pipeline_id=7)),
-    "red_and_block": (
-        RUNNING,
-        piped("failed"),
-        BLOCKS,
-        Block(BlockReason.PIPELINE_FAILED, "pipeline 7 failed", 7),
-    ),
-    "skipped_blocks_by_default": (
-        RUNNING,
-        piped("skipped"),
+    "locked_for_an_hour_by_a_merge_that_died": (replace(RUNNING, age_s=3700.0), LOCKED, AUTO, HANGS),
+    "locked_for_ten_minutes": (
+        replace(RUNNING, age_s=600.0),
+        LOCKED,
         AUTO,
-        Block(BlockReason.PIPELINE_SKIPPED, "pipeline skipped", 7),
+        Wait(WaitReason.MERGING, 7),
     ),
-    "skipped_and_accepted": (RUNNING, piped("skipped"), skipping(PipelineAnswer.ACCEPT), MERGES),
-    "canceled_goes_round_again_by_default": (
-        RUNNING,
-        piped("canceled"),
+    "locked_for_hours_and_past_the_deadline_is_shown_first": (
+        replace(LATE, age_s=3700.0),
+        LOCKED,
         AUTO,
-        GiveUp(SettleReason.PIPELINE_CANCELED, MemberFate.REQUEUE, 7),
+        HANGS,
     ),
-    "canceled_and_failed_by_policy": (
-        RUNNING,
-        piped("canceled"),
-        skipping(PipelineAnswer.FAIL),
-        GiveUp(SettleReason.PIPELINE_CANCELED, MemberFate.FAIL, 7),
-    ),
-    "manual_pipeline_proves_nothing": (
-        RUNNING,
-        piped("manual"),
+    "locked_for_hours_past_the_deadline_and_shown_already": (
+        blocked(BlockReason.LOCKED_TOO_LONG, is_past_deadline=True, age_s=3700.0),
+        LOCKED,
         AUTO,
-        Block(BlockReason.PIPELINE_MANUAL, "pipeline manual", 7),
+        TIMED_OUT,
     ),
-    "unknown_pipeline_status": (
-        RUNNING,
-        piped("dreaming"),
+    "locked_for_hours_and_freed": (blocked(BlockReason.LOCKED_TOO_LONG), OPENED, AUTO, Unblock()),
+    "somebody_pushed_after_we_had_rebuilt_it": (
+        replace(RUNNING, attempt=2),
+        replace(OPENED, sha=OTHER),
         AUTO,
-        Block(BlockReason.NEEDS_ACTION, "pipeline is in the unknown status 'dreaming'", 7),
+        Recognise(OTHER),
     ),
-    "no_pipeline_yet_is_not_green": (FRESH, NO_PIPELINE, AUTO, Wait(WaitReason.PIPELINE_NOT_YET)),
-    "no_pipeline_at_all": (
-        RUNNING,
-        NO_PIPELINE,
+    "a_foreign_push_after_a_rebuild_stays_one": (
+        blocked(BlockReason.FOREIGN_PUSH, attempt=2),
+        replace(OPENED, sha=OTHER),
         AUTO,
-        Block(BlockReason.PIPELINE_MISSING, "pipeline missing"),
+        Wait(WaitReason.STILL_BLOCKED),
     ),
-    "no_pipeline_and_accepted": (RUNNING, NO_PIPELINE, skipping(PipelineAnswer.ACCEPT), Merge(HEAD)),
-    "no_pipeline_and_none_required": (FRESH, NO_PIPELINE, UNREQUIRED, Merge(HEAD)),
-    "none_required_but_there_is_one_running": (RUNNING, piped("running"), UNREQUIRED, WAITS),
-    "green_pipeline_of_another_head": (
-        RUNNING,
-        piped("success", sha=OTHER),
-        AUTO,
-        Block(BlockReason.PIPELINE_MISSING, "pipeline missing"),
-    ),
-    "green_status_of_another_tool": (
-        FRESH,
-        piped("success", source="external"),
-        AUTO,
-        Wait(WaitReason.PIPELINE_NOT_YET),
-    ),
-    "merged_results_pipeline_has_a_sha_of_its_own": (
-        RUNNING,
-        piped("success", sha=OTHER, source="merge_request_event"),
-        AUTO,
-        MERGES,
-    ),
-    "red_while_an_approval_is_missing_frees_the_slot": (
-        RUNNING,
-        replace(piped("failed"), detailed_merge_status="not_approved"),
-        AUTO,
-        GiveUp(SettleReason.PIPELINE_FAILED, pipeline_id=7),
-    ),
+    "the_foreign_push_was_taken_back": (blocked(BlockReason.FOREIGN_PUSH), OPENED, AUTO, Unblock()),
     # what GitLab says about merging
     "a_conflict_does_not_wait_for_the_pipeline": (
         RUNNING,
         replace(piped("running"), detailed_merge_status="conflict"),
         AUTO,
+        Rebuild(7),
+    ),
+    "needs_rebase": (RUNNING, shown("need_rebase"), AUTO, Rebuild(7)),
+    "legacy_word_for_a_conflict": (RUNNING, shown("broken_status"), AUTO, Rebuild(7)),
+    "one_of_the_branches_is_gone": (RUNNING, shown("commits_status"), AUTO, Rebuild(7)),
+    "a_conflict_after_the_last_rebuild": (SPENT, shown("conflict"), AUTO, TARGET_MOVED),
+    "a_conflict_while_we_are_ending_it": (
+        replace(RUNNING, ending_code="target_moved"),
+        shown("conflict"),
+        AUTO,
         TARGET_MOVED,
     ),
-    "needs_rebase": (RUNNING, shown("need_rebase"), AUTO, TARGET_MOVED),
+    "a_conflict_past_the_deadline": (LATE, shown("conflict"), AUTO, TIMED_OUT),
+    "the_target_branch_is_looked_for_while_it_is_gone": (
+        blocked(BlockReason.TARGET_GONE),
+        shown("commits_status"),
+        AUTO,
+        Rebuild(7),
+    ),
     "somebody_pointed_it_at_another_branch": (
         RUNNING,
         replace(OPENED, target_branch="other"),
         AUTO,
-        Block(BlockReason.RETARGETED, "it points at 'other' now", 7),
+        Block(BlockReason.RETARGETED, "target_branch is 'other' now", 7),
     ),
     "asked_to_merge_five_times_in_vain": (
         replace(asked(31), merge_asks=5),
@@ -295,19 +277,32 @@ ROWS: dict[str, Row] = {
         RUNNING,
         replace(OPENED, sha=OTHER),
         MANUAL,
-        Block(BlockReason.FOREIGN_PUSH, f"the branch holds {OTHER}, we pushed {HEAD}"),
+        FOREIGN,
     ),
-    "manual_goes_round_again_after_a_conflict": (RUNNING, shown("conflict"), MANUAL, TARGET_MOVED),
+    "manual_is_rebuilt_after_a_conflict": (RUNNING, shown("conflict"), MANUAL, Rebuild(7)),
     "train_is_left_to_people_for_now": (RUNNING, OPENED, TRAIN, Wait(WaitReason.PEOPLE, 7)),
     # blocked
-    "a_conflict_ends_a_blocked_one": (
-        blocked(BlockReason.NEEDS_ACTION),
+    "a_conflict_frees_a_blocked_one_to_be_rebuilt": (
+        blocked(BlockReason.APPROVAL_MISSING),
         shown("conflict"),
         AUTO,
-        TARGET_MOVED,
+        Unblock(),
+    ),
+    "a_conflict_of_one_that_an_operator_holds": (
+        blocked("audit_under_way"),
+        shown("conflict"),
+        AUTO,
+        Wait(WaitReason.STILL_BLOCKED),
+    ),
+    "the_project_came_back": (blocked(BlockReason.PROJECT_GONE), OPENED, AUTO, Unblock()),
+    "blocked_before_publishing_by_a_project_out_of_sight": (
+        blocked(BlockReason.PROJECT_GONE),
+        NotPublished(),
+        AUTO,
+        Unblock(),
     ),
     "the_same_cause_still_blocks": (
-        blocked(BlockReason.NEEDS_ACTION),
+        blocked(BlockReason.APPROVAL_MISSING),
         shown("not_approved"),
         AUTO,
         Wait(WaitReason.STILL_BLOCKED, 7),
@@ -365,37 +360,3 @@ def test_verdict(incident: str) -> None:
     """Each incident has exactly the verdict of its row."""
     batch, seen, policy, expected = ROWS[incident]
     assert decide(Observation(batch, seen), policy) == expected
-
-
-@pytest.mark.parametrize(
-    "status", ["preparing", "checking", "unchecked", "approvals_syncing", "not_open", ""]
-)
-def test_a_status_that_gitlab_has_not_decided_is_a_wait(status: str) -> None:
-    """GitLab's own indecision blocks nobody."""
-    assert decide(Observation(RUNNING, shown(status)), AUTO) == CHECKS
-
-
-@pytest.mark.parametrize(
-    "status",
-    ["not_approved", "draft_status", "discussions_not_resolved", "ci_must_pass", "never_heard_of_it"],
-)
-def test_a_status_that_needs_somebody_blocks_with_its_raw_word(status: str) -> None:
-    """People read GitLab's own word, also one that this version does not know."""
-    assert decide(Observation(RUNNING, shown(status)), AUTO) == Block(BlockReason.NEEDS_ACTION, status, 7)
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        "created",
-        "waiting_for_resource",
-        "preparing",
-        "pending",
-        "running",
-        "scheduled",
-        "canceling",
-    ],
-)
-def test_a_pipeline_under_way_is_waited_for(status: str) -> None:
-    """GitLab may say mergeable while a pipeline runs, if the project does not insist; we do."""
-    assert decide(Observation(RUNNING, piped(status)), AUTO) == WAITS

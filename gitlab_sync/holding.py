@@ -1,0 +1,67 @@
+"""Holds a batch that needs somebody, and lets it go: RUNNING to BLOCKED and back, and when to look again.
+
+Both moves are guarded by the batch as it was read; a batch that somebody moved meanwhile is left as it is.
+Never calls GitLab.
+
+Races considered:
+A  two lookers block at once: one is the first, its reason stays, and people are told once for each reason.
+B  an operator's retry and a look that blocks: the version lets one through.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gitlab_sync.batch_writes import confirm_batch, write_fact
+from gitlab_sync.context import Context
+from gitlab_sync.db import Session, run_again
+from gitlab_sync.errors import GitLabRefused
+from gitlab_sync.gitlab_errors import GitLabCall
+from gitlab_sync.model import BatchRow
+from gitlab_sync.states import BatchStatus
+from gitlab_sync.store import batches, outbox
+from gitlab_sync.verdict import BlockReason
+
+REFUSED_S: Final = 60.0
+
+
+async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> None:
+    """RUNNING to BLOCKED with a typed reason; a batch that is blocked already keeps its first reason."""
+    if batch.status is BatchStatus.BLOCKED:
+        return
+
+    async def work(session: Session) -> int:
+        affected = await batches.block_if_running(session, batch, reason, text[:1000])
+        if affected and not await outbox.was_told(session, batch.id, "batch.blocked", reason):
+            await outbox.insert_batch(session, batch.id, "batch.blocked", reason)
+            await ctx.points.hit("block.before_commit")
+        return affected
+
+    is_blocked_now = await ctx.db.transaction("block", work, confirm=confirm_batch(batch))
+    await ctx.points.hit("block.committed")
+    if reason in (BlockReason.ACCESS_REFUSED, BlockReason.PROJECT_GONE):
+        await check_in(ctx, batch, max(ctx.settings.poll_interval_s, REFUSED_S))
+    if is_blocked_now:
+        ctx.log.warning(
+            "blocked", batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
+        )
+
+
+async def unblock(ctx: Context, batch: BatchRow) -> None:
+    """BLOCKED back to RUNNING. Raises StaleWrite when somebody moved the batch."""
+    await write_fact(ctx, "unblock", batch, lambda s: batches.unblock_if_blocked(s, batch))
+    ctx.log.info("unblocked", batch_id=batch.id, partition=batch.partition_key, reason=batch.reason_code)
+
+
+def meaning_of(error: GitLabRefused) -> BlockReason:
+    """A refusal of rights heals by itself once somebody mends the token; another one of publish does not."""
+    if error.status == 404 and error.operation == GitLabCall.PROJECT:
+        return BlockReason.PROJECT_GONE
+    return BlockReason.ACCESS_REFUSED if error.status in (401, 403, 404) else BlockReason.PUBLISH_REFUSED
+
+
+async def check_in(ctx: Context, batch: BatchRow, check_in_s: float) -> None:
+    """Look at an active batch again after that time; not a move, so nothing guards it."""
+    await ctx.db.transaction(
+        "check_in", lambda s: batches.check_in(s, batch.id, check_in_s), confirm=run_again
+    )
