@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 import structlog
 
+from gitlab_sync.admin_port import GitLabAdmin
 from gitlab_sync.context import Context
 from gitlab_sync.db import Database
 from gitlab_sync.errors import ConfigError
@@ -19,6 +20,7 @@ from gitlab_sync.gateway import GitLabGateway
 from gitlab_sync.model import Partition
 from gitlab_sync.partitions import load_partitions
 from gitlab_sync.points import FaultPoints
+from gitlab_sync.secret import Secret
 from gitlab_sync.settings import Need, Settings
 from gitlab_sync.telemetry import Metrics
 
@@ -49,6 +51,20 @@ async def open_context(
             points=FaultPoints(),
             log=structlog.get_logger("gitlab_sync"),
         )
+
+
+@asynccontextmanager
+async def open_admin(settings: Settings, token: Secret | None = None) -> AsyncIterator[GitLabAdmin]:
+    """Yield GitLab for an operator's questions, seen with `token` (None: the one that writes)."""
+    from gitlab_sync.gitlab_admin import GitLabAdminClient  # noqa: PLC0415  as below
+    from gitlab_sync.gitlab_calls import Access  # noqa: PLC0415
+
+    access = Access(settings.gitlab_url, token or settings.gitlab_token, ca_file=settings.gitlab_ca_file)
+    admin = GitLabAdminClient(access)
+    try:
+        yield admin
+    finally:
+        await admin.aclose()
 
 
 def partitions_of(settings: Settings) -> Mapping[str, Partition]:

@@ -28,6 +28,7 @@ from gitlab_sync.setting_values import (
     DatabaseTarget,
     LogFormat,
     LogLevel,
+    Tls,
     mask_database_url,
     parse_address,
     parse_api_tokens,
@@ -50,6 +51,7 @@ LARGEST_FILE_BYTES: Final = 65_536
 class Need(StrEnum):
     """What a command needs to be set. Whatever else is set is checked too."""
 
+    GITLAB_ONLY = "GitLab only"  # the care of webhooks: at a desk that has no way to the database
     DATABASE_ONLY = "database only"  # migrate, reading commands
     SUBMIT = "submit"  # database and partitions
     ENGINE = "engine"  # and GitLab: a round, a reconcile, a doctor by hand
@@ -91,6 +93,8 @@ class Settings:
     """LISTEN: where API, hooks and (without MANAGEMENT_LISTEN) probes and metrics are served."""
     management_listen: Address | None
     """MANAGEMENT_LISTEN: an address of their own for probes and metrics."""
+    public_url: str
+    """PUBLIC_URL: the address under which GitLab reaches this service; empty: not told."""
     round_interval_s: float
     """ROUND_INTERVAL_S: pause between two looks at what waits."""
     poll_interval_s: float
@@ -160,7 +164,14 @@ def _hidden(_text: str) -> str:
 
 
 _VARIABLES: Final = (
-    _Variable("database", "DATABASE_URL", parse_database_url, Need.DATABASE_ONLY, mask=mask_database_url),
+    _Variable(
+        "database",
+        "DATABASE_URL",
+        parse_database_url,
+        Need.DATABASE_ONLY,
+        absent=DatabaseTarget("", 0, "", Secret(""), "", None, Tls.OFF),
+        mask=mask_database_url,
+    ),
     _Variable("gitlab_url", "GITLAB_URL", parse_http_url, Need.ENGINE, absent=""),
     _Variable("gitlab_token", "GITLAB_TOKEN", parse_secret, Need.ENGINE, absent=Secret(""), mask=_hidden),
     _Variable("gitlab_read_token", "GITLAB_READ_TOKEN", parse_secret, mask=_hidden),
@@ -171,6 +182,7 @@ _VARIABLES: Final = (
     _Variable("partitions_path", "PARTITIONS", parse_path, Need.SUBMIT),
     _Variable("listen", "LISTEN", parse_address, default="127.0.0.1:8080"),
     _Variable("management_listen", "MANAGEMENT_LISTEN", parse_address),
+    _Variable("public_url", "PUBLIC_URL", parse_http_url, absent=""),
     _Variable("round_interval_s", "ROUND_INTERVAL_S", parse_seconds(0.05, 86_400), default="5"),
     _Variable("poll_interval_s", "POLL_INTERVAL_S", parse_seconds(0.05, 86_400), default="30"),
     _Variable("merge_check_s", "MERGE_CHECK_S", parse_seconds(0.05, 86_400), default="2"),
@@ -236,6 +248,8 @@ def _value(variable: _Variable, given: _Given | None, need: Need) -> Any:
 
 
 def _covers(need: Need, needed_from: Need) -> bool:
+    if need is Need.GITLAB_ONLY:  # what a round needs beyond database and partitions
+        return needed_from is Need.ENGINE
     order = tuple(Need)
     return order.index(need) >= order.index(needed_from)
 

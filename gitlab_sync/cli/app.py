@@ -13,6 +13,7 @@ from gitlab_sync.cli import (
     batches,
     config,
     doctor,
+    hooks,
     migrate,
     outbox,
     partitions,
@@ -45,6 +46,7 @@ app.add_typer(outbox.app, name="outbox")
 app.command("round")(rounds.run_round)
 app.command("reconcile")(rounds.reconcile)
 app.command("doctor")(doctor.doctor)
+app.add_typer(hooks.app, name="hooks")
 app.add_typer(config.app, name="config")
 app.command("sandbox")(sandbox.sandbox)
 

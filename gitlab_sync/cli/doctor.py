@@ -1,4 +1,4 @@
-"""`doctor`: what can be wrong, and how to mend it. Read-only.
+"""`doctor`: what can be wrong, and how to mend it. Read-only, at GitLab too.
 
 The answer goes to stdout, progress to stderr. Exit 1 for anything wrong and for anything that could not be
 looked at; a note alone is no reason.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from gitlab_sync.cli.failures import ExitCode, Failure
-from gitlab_sync.cli.output import JsonOption, note, plain, say, say_json
+from gitlab_sync.cli.findings import finding_json, is_healthy, say_findings
+from gitlab_sync.cli.output import JsonOption, note, say, say_json
 from gitlab_sync.cli.running import on_engine
 from gitlab_sync.errors import ConfigError
+from gitlab_sync.settings import Need
 
 if TYPE_CHECKING:
     from gitlab_sync.context import Context
@@ -41,6 +44,12 @@ def doctor(
         bool,
         typer.Option("--database", help="Look at the server: who blocks whom, idle transactions, settings."),
     ] = False,
+    gitlab: Annotated[
+        bool,
+        typer.Option(
+            "--gitlab", help="Look at GitLab: tokens, rights, settings that stall rounds, webhooks, clock."
+        ),
+    ] = False,
     recent: Annotated[
         bool, typer.Option("--recent", help="Rows that are active or moved in the last 24 h (the default).")
     ] = False,
@@ -49,56 +58,37 @@ def doctor(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check server, schema and rows. Exit 1 if something is found."""
+    """Check server, schema and rows, or GitLab. Exit 1 if something is found."""
     if recent and full:
         raise Failure(ExitCode.USAGE, ["--recent and --full exclude each other"])
-    looks: list[Callable[[Context], Awaitable[list[Finding]]]] = []
+    is_whole = not (invariants or database or gitlab)
+    looks: dict[str, Callable[[Context], Awaitable[list[Finding]]]] = {}
+    if gitlab:
+        looks["GitLab lets rounds through"] = _gitlab
     if database:
-        looks.append(_database)
-    if invariants or not database:
-        looks.append(lambda ctx: _invariants(ctx, is_full=full))
+        looks["nobody is blocked, the server's settings carry the guarantees"] = _database
+    if invariants or is_whole:
+        looks["the invariants hold"] = lambda ctx: _invariants(ctx, is_full=full)
 
     async def work(ctx: Context) -> list[Finding]:
-        found = [] if invariants or database else await _schema(ctx)
-        for look in looks if not found else ():  # without a fitting schema the rows cannot be asked for
+        found = await _schema(ctx) if is_whole else []
+        for look in looks.values() if not found else ():  # without a fitting schema no row can be asked for
             found += await look(ctx)
         return found
 
-    findings = on_engine(work)
-    _tell(findings, as_json=as_json, what=_what(is_invariants=invariants, is_database=database))
+    findings = on_engine(work, Need.ENGINE if gitlab else Need.DATABASE_ONLY)
+    _tell(findings, as_json=as_json, what=[*(["server and schema fit"] if is_whole else []), *looks])
 
 
-def _what(*, is_invariants: bool, is_database: bool) -> str:
-    if is_database:
-        both = ", and the invariants hold" if is_invariants else ""
-        return f"nobody is blocked, the server's settings carry the guarantees{both}"
-    return "the invariants hold" if is_invariants else "server and schema fit, the invariants hold"
-
-
-def _tell(findings: Sequence[Finding], *, as_json: bool, what: str) -> None:
-    from gitlab_sync.doctor import Kind
-
-    is_healthy = all(one.kind is Kind.NOTE for one in findings)
+def _tell(findings: Sequence[Finding], *, as_json: bool, what: Sequence[str]) -> None:
     if as_json:
-        say_json([_as_json(one) for one in findings])
+        say_json([finding_json(one) for one in findings])
     else:
-        for one in findings:
-            say(f"{one.kind}: {one.check}, {plain(one.subject)}: {one.detail}")
-            say(f"  remedy: {one.remedy}")
-        if is_healthy:
-            say(f"nothing found: {what}")
-    if not is_healthy:
+        say_findings(findings)
+        if is_healthy(findings):
+            say(f"nothing found: {', '.join(what)}")
+    if not is_healthy(findings):
         raise typer.Exit(ExitCode.FOUND)
-
-
-def _as_json(one: Finding) -> dict[str, Any]:
-    return {
-        "kind": one.kind.value,
-        "check": one.check,
-        "subject": one.subject,
-        "detail": one.detail,
-        "remedy": one.remedy,
-    }
 
 
 async def _schema(ctx: Context) -> list[Finding]:
@@ -116,6 +106,20 @@ async def _database(ctx: Context) -> list[Finding]:
     from gitlab_sync.doctor import examine_database
 
     return await examine_database(ctx.db)
+
+
+async def _gitlab(ctx: Context) -> list[Finding]:
+    from gitlab_sync.assembly import open_admin
+    from gitlab_sync.doctor.gitlab_side import Tokens, examine_gitlab
+    from gitlab_sync.hook_care import needs_of
+
+    settings = ctx.settings
+    async with AsyncExitStack() as closing:
+        write = await closing.enter_async_context(open_admin(settings))
+        read = None
+        if settings.gitlab_read_token is not None:
+            read = await closing.enter_async_context(open_admin(settings, settings.gitlab_read_token))
+        return await examine_gitlab(Tokens(write, read), ctx.partitions, needs_of(settings, None))
 
 
 async def _invariants(ctx: Context, *, is_full: bool) -> list[Finding]:

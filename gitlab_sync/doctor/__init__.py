@@ -1,7 +1,8 @@
 """What can be wrong around gitlab-sync, found and told with its remedy. Read-only.
 
-`database` asks the server, the other modules judge what it says: pure, values in, findings out. Rows that
-contradict each other are `gitlab_sync.invariants`' matter. Never acts: a connection is named, never killed.
+`database` asks the server and `gitlab_side` asks GitLab; the other modules judge what they say: pure, values
+in, findings out. Rows that contradict each other are `gitlab_sync.invariants`' matter. Never acts: a
+connection is named, never killed; a setting is named, never changed.
 """
 
 from gitlab_sync.doctor.blocking import Patience

@@ -203,6 +203,17 @@ def test_a_command_asks_only_for_what_it_needs() -> None:
     )
 
 
+def test_the_care_of_webhooks_asks_for_gitlab_alone() -> None:
+    """It is done at a desk that has neither the database's password nor the partitions."""
+    gitlab = {PREFIX + "GITLAB_URL": VALID["GITLAB_URL"], PREFIX + "GITLAB_TOKEN": TOKEN}
+    settings = load_settings(gitlab, need=Need.GITLAB_ONLY)
+    assert (settings.partitions_path, settings.database.host, settings.public_url) == (None, "", "")
+    assert len(problems_of({}, Need.GITLAB_ONLY)) == 2
+    assert problems_of({**gitlab, PREFIX + "PUBLIC_URL": "sync.example"}, Need.GITLAB_ONLY)[0].startswith(
+        PREFIX + "PUBLIC_URL"
+    )
+
+
 def test_a_socket_and_tls_are_read_from_the_database_address() -> None:
     """Percent-encoded passwords and both options."""
     target = load(DATABASE_URL="mysql://u:a%40b%2Fc@/n?unix_socket=/run/db.sock&tls=required").database
@@ -237,7 +248,7 @@ def test_no_spelling_of_the_settings_shows_a_secret() -> None:
 def test_every_variable_is_described_once() -> None:
     """`config check` shows the whole table, in the documentation's order."""
     names = [row.variable for row in describe(load())]
-    assert len(names) == len(set(names)) == 18
+    assert len(names) == len(set(names)) == 19
     assert names[0] == PREFIX + "DATABASE_URL"
 
 
