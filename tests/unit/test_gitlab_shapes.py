@@ -117,3 +117,42 @@ def test_project_and_branch_are_read() -> None:
     branch = shapes.branch({"name": "main", "commit": commit})
     assert (branch.sha, branch.parent_shas, branch.message) == ("c" * 40, ("d" * 40,), "m")
     assert shapes.commit(commit).parent_shas == ("d" * 40,)
+
+
+def test_a_row_of_a_list_is_no_merge_request_to_decide_on() -> None:
+    """It has the time of its last change, and neither a pipeline nor a merge time that could be believed."""
+    row = shapes.listed_merge_request({**LISTED, "updated_at": "2022-12-21T05:30:15.129Z"})
+    assert (row.iid, row.state, row.sha) == (123, "merged", MERGED["sha"])
+    assert row.updated_at == datetime.fromisoformat("2022-12-21T05:30:15.129000")
+    with pytest.raises(shapes.UnexpectedShape, match="state"):
+        shapes.listed_merge_request({**LISTED, "state": None})
+
+
+def _pipelines(*minutes: int | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": number,
+            "status": "running",
+            "sha": "a",
+            "ref": "b",
+            "updated_at": None if at is None else f"2026-01-01T00:{at:02}:00Z",
+        }
+        for number, at in enumerate(minutes)
+    ]
+
+
+def test_a_page_of_pipelines_says_since_when_it_is_complete() -> None:
+    """A full one since its oldest row; one that is not full holds all there are."""
+    assert shapes.newest_pipelines(_pipelines(5, 4, 4), 3).complete_since == datetime.fromisoformat(
+        "2026-01-01T00:04:00"
+    )
+    assert shapes.newest_pipelines(_pipelines(5, 4), 3).complete_since is None
+    assert shapes.newest_pipelines([], 3).rows == ()
+
+
+@pytest.mark.parametrize("minutes", [(4, 5, 3), (5, None, 3)], ids=["out of order", "without a time"])
+def test_a_page_that_is_not_in_order_proves_nothing_about_others(minutes: tuple[int | None, ...]) -> None:
+    """A server that does not know the order: what moved may be on any page."""
+    since = shapes.newest_pipelines(_pipelines(*minutes), 3).complete_since
+    assert since is not None
+    assert since.year == 9999
