@@ -153,6 +153,11 @@ def approval_rule(shape: Shape) -> ApprovalRule:
     )
 
 
+def approvals(shape: Shape) -> ApprovalRule:
+    """Read the approvals of a project that has no rules, only one number for all."""
+    return ApprovalRule("all merge requests", _count(shape.get("approvals_before_merge")), frozenset())
+
+
 def push_rules(shape: Shape) -> PushRules:
     """Read push rules."""
     return PushRules(

@@ -28,6 +28,7 @@ ON_BY_DEFAULT: Final = "push_events"
 _CHECK: Final = "webhook"
 _PLACE: Final = "in the project's Settings > Webhooks"
 _INSTALL: Final = "run `gitlab-sync hooks install` for this project"
+_SAME: Final = f"give this command the secrets that the running service has, then {_INSTALL}"
 _TRY: Final = f"{_INSTALL}; it sends a test delivery, and a success ends the pause"
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -197,7 +198,7 @@ def _delivered(newest: HookDelivery) -> Iterator[Told]:
     what = f"the newest delivery ({newest.trigger}) was answered {status[:60] or 'with nothing'}"
     match status:
         case "401" | "403":
-            yield Kind.PROBLEM, f"{what}: its secret is not one that the receiver knows", _INSTALL
+            yield Kind.PROBLEM, f"{what}: its secret is not one that the receiver knows", _SAME
         case "404" | "405":
             yield (
                 Kind.PROBLEM,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -64,7 +64,9 @@ async def examine_gitlab(
     if user is None:
         return found
     if tokens.read is not None:
-        found += await _read_token(tokens.read, clock)
+        told, is_usable = await _read_token(tokens.read, clock)
+        found += told
+        tokens = tokens if is_usable else replace(tokens, read=None)
     projects = _by_project(partitions)
     looked = await asyncio.gather(
         *(_project(tokens, user, project, group, needs) for project, group in projects.items())
@@ -105,12 +107,13 @@ async def _instance(
     ], user
 
 
-async def _read_token(admin: GitLabAdmin, clock: Clock) -> list[Finding]:
+async def _read_token(admin: GitLabAdmin, clock: Clock) -> tuple[list[Finding], bool]:
+    """Judge the read token; whether it is of any use, so that no project repeats the same refusal."""
     try:
         await admin.instance()
-        return judge_token(await admin.token(), Use.READ, clock().date())
+        return judge_token(await admin.token(), Use.READ, clock().date()), True
     except GitLabError as error:
-        return [_unreachable(error, Use.READ)]
+        return [_unreachable(error, Use.READ)], False
 
 
 def _unreachable(error: GitLabError, use: Use) -> Finding:

@@ -88,7 +88,7 @@ def test_a_webhook_that_was_installed_brings_the_news_to_a_running_replica(
             assert secret not in first.out + second.out + status.out + first.err + second.err + status.err
 
 
-def _post(gitlab: Running, path: str, body: dict[str, str]) -> None:
+def _post(gitlab: Running, path: str, body: dict[str, Any]) -> None:
     import httpx2
 
     answer = httpx2.post(
@@ -207,7 +207,7 @@ def test_doctor_names_every_right_that_is_missing(cli: Command, gitlab: Running)
     assert ("token", "problem") in problems
     assert ("role", "problem") in problems
     gone = as_json(cli("doctor", "--gitlab", "--json", GITLAB_READ_TOKEN="not-a-token"))
-    assert any("GITLAB_SYNC_GITLAB_READ_TOKEN" in one["remedy"] for one in gone)
+    assert [one["check"] for one in gone if "GITLAB_SYNC_GITLAB_READ_TOKEN" in one["remedy"]] == ["reach"]
 
 
 def test_doctor_finds_settings_that_stall_rounds(cli: Command, gitlab: Running, tmp_path: Path) -> None:
@@ -239,6 +239,18 @@ def test_doctor_finds_settings_that_stall_rounds(cli: Command, gitlab: Running, 
         "there is no branch 'no-such-branch'",
     ):
         assert words in ran.out, words
+
+
+def test_doctor_finds_approvals_that_nobody_will_give(cli: Command, gitlab: Running, tmp_path: Path) -> None:
+    """With merge: auto every batch would wait; with merge: manual people come anyway."""
+    _post(gitlab, "/approvals", {"approvals_before_merge": 2})
+    cli("hooks", "install", PROJECT, "--url", URL)
+    ran = cli("doctor", "--gitlab")
+    assert ran.exit_code == 1
+    assert "2 by the rule 'all merge requests' must approve" in ran.out
+    path = tmp_path / "manual.yaml"
+    path.write_text("partitions:\n" + _partition("one", PROJECT, "main") + "    merge: manual\n")
+    assert cli("doctor", "--gitlab", PARTITIONS=f"{path}").exit_code == 0
 
 
 def test_doctor_tells_a_gitlab_that_is_not_there(cli: Command) -> None:

@@ -125,6 +125,8 @@ def test_an_approval_rule_without_branches_holds_for_all() -> None:
         {"name": "x", "approvals_required": 1, "protected_branches": [{"name": "main"}]}
     )
     assert (rule.required, list(rule.branches)) == (1, ["main"])
+    assert shapes.approvals({"approvals_before_merge": 2}).required == 2
+    assert shapes.approvals({}).required == 0
 
 
 def test_push_rules_that_ask_for_nothing_are_empty() -> None:
