@@ -42,6 +42,7 @@ class Sizes:
     beside_members: int = 1000
     beside_batches: int = 3
     counted_submits: int = 1000
+    polled: int = 50
     calm_s: float = 3.0
     idle_s: float = 20.0
     starts: int = 3
@@ -63,6 +64,7 @@ QUICK: Final = Sizes(
     beside_members=20,
     beside_batches=2,
     counted_submits=20,
+    polled=5,
     calm_s=0.1,
     idle_s=0.5,
     starts=1,

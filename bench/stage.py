@@ -1,6 +1,6 @@
 """What every part stands on: a durable private server, schemas on it, an engine, requests to submit.
 
-A part never talks to GitLab: whatever asks for it fails.
+A part never talks to GitLab unless it brings a simulated one: whatever asks for it fails.
 """
 
 from __future__ import annotations

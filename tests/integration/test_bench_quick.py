@@ -24,6 +24,7 @@ TITLES: Final = {
     "Counts of a submit": "counts",
     "Submit beside batches": "ratios",
     "Lock waits beside batches": "counts",
+    "A poll cycle": "counts",
     "An idle replica": "values",
 }
 RATIO_BEHIND: Final = {"median", "lowest", "highest", "kept", "rounds", "is_quiet"}
@@ -43,6 +44,8 @@ def test_every_table_is_there_and_every_count_holds(flavour: Flavour, tmp_path: 
     require_statements(lines)
     require_no_lock_waits(lines)
     require_rows_examined(lines)
+    assert [lines["poll.calls"]["cells"][0], lines["poll.calls"]["cells"][1]] == [2, 5]
+    assert lines["poll.idle"]["cells"][0] == 0
 
 
 def quick_run(flavour: Flavour, folder: Path) -> tuple[dict[str, Any], str]:
