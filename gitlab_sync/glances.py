@@ -11,9 +11,9 @@ What a list can prove depends on what the batch waits for (`Sight`):
   read too, one more call for all.
 - anything else (GitLab's check, a merge just asked for, a pipeline that has not appeared, a lost token):
   a look each time; these do not last.
-A mergeability that changes alone (an approval, a conflict with the target) may move no row that a list
-shows, its merge status being cached for hours; so rest is trusted for a limited time, a short one where
-somebody has to do something that only a look shows.
+A mergeability that changes alone (a conflict with the target) may move no row that a list shows, its merge
+status being cached for hours; so rest is trusted for a limited time, a short one where somebody has to do
+something.
 
 Races considered:
 A  something moves between a glance and the look after it: the look may or may not have seen it, and the
@@ -28,13 +28,16 @@ D  a pipeline moved and was pushed off the page of the newest by others: the pag
 E  another replica moved the batch: its version differs from the remembered one, so it is looked at.
 F  a webhook comes for a batch at rest: it asks for a look, which does not come by here.
 G  the list leaves a merge request out: deleted, or out of the token's sight; the look decides which.
+H  an approval or a resolved thread moves the row's time through the note that tells of it, but not within a
+   minute of the last change (GitLab spares itself the write): a BLOCKED batch whose row is that young is
+   looked at each time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -45,6 +48,7 @@ from gitlab_sync.verdict import BlockReason, Observation, Verdict, Wait, WaitRea
 
 MOST_REMEMBERED: Final = 5_000
 LATE_WRITES: Final = timedelta(seconds=30)
+SPARED_TOUCHES: Final = timedelta(seconds=90)  # GitLab's minute, and what two clocks may differ
 TRUSTED_POLLS: Final = 100
 TRUSTED_POLLS_WHILE_BLOCKED: Final = 10  # what unblocks it may show in no list
 
@@ -57,6 +61,8 @@ class Sight(StrEnum):
     LOOK = "look"
 
 
+# Blocks that are not here end by what no list shows (another merge request, an external check, a token that
+# was mended, a branch that came back), or by what nobody thought of: looked at each time.
 _WAITS: Final[Mapping[WaitReason, Sight]] = {
     WaitReason.PEOPLE: Sight.MERGE_REQUEST,
     WaitReason.MERGING: Sight.MERGE_REQUEST,
@@ -66,7 +72,11 @@ _BLOCKS: Final[Mapping[str, Sight]] = {
     BlockReason.FOREIGN_PUSH: Sight.MERGE_REQUEST,
     BlockReason.RETARGETED: Sight.MERGE_REQUEST,
     BlockReason.MERGE_REFUSED: Sight.MERGE_REQUEST,
-    BlockReason.NEEDS_ACTION: Sight.PIPELINE,
+    BlockReason.LOCKED_TOO_LONG: Sight.MERGE_REQUEST,
+    BlockReason.APPROVAL_MISSING: Sight.PIPELINE,
+    BlockReason.DISCUSSIONS_OPEN: Sight.PIPELINE,
+    BlockReason.DRAFT: Sight.PIPELINE,
+    BlockReason.PIPELINE_DEMANDED: Sight.PIPELINE,
     BlockReason.PIPELINE_FAILED: Sight.PIPELINE,
     BlockReason.PIPELINE_SKIPPED: Sight.PIPELINE,
     BlockReason.PIPELINE_CANCELED: Sight.PIPELINE,
@@ -99,11 +109,22 @@ class Rest:
     glance: Glance | None
 
 
-class Glances:
-    """What one process remembers. The clock is monotonic, in seconds."""
+def wall_clock() -> datetime:
+    """Now, as naive UTC."""
+    return datetime.now(UTC).replace(tzinfo=None)
 
-    def __init__(self, clock: Callable[[], float], poll_interval_s: float) -> None:
+
+class Glances:
+    """What one process remembers. The clock is monotonic, in seconds; the wall's is held against GitLab's."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        poll_interval_s: float,
+        wall: Callable[[], datetime] = wall_clock,
+    ) -> None:
         self._clock = clock
+        self._wall = wall
         self._poll_interval_s = poll_interval_s
         self._rests: dict[BatchId, Rest] = {}
         self._newest: dict[BatchId, Glance] = {}
@@ -144,8 +165,11 @@ class Glances:
 
     def _rest(self, observation: Observation, verdict: Wait, glance: Glance | None) -> Rest:
         batch, shown = observation.batch, observation.merge_request
-        is_confirmed = isinstance(shown, MergeRequestInfo) and glance is not None and agrees(glance, shown)
         is_blocked = verdict.reason is WaitReason.STILL_BLOCKED
+        is_confirmed = isinstance(shown, MergeRequestInfo) and glance is not None and agrees(glance, shown)
+        if is_blocked and glance is not None:
+            changed_at = glance.row.updated_at
+            is_confirmed &= changed_at is not None and self._wall() - changed_at > SPARED_TOUCHES
         polls = TRUSTED_POLLS_WHILE_BLOCKED if is_blocked else TRUSTED_POLLS
         # Not all at the same time after a start: each by its own number up to half as long again.
         spread = 1 + (batch.id % 16) / 32

@@ -191,7 +191,7 @@ def test_a_verdict_ends_the_rest(glances: Glances) -> None:
     ("reason", "batch", "polls"),
     [
         (WaitReason.PEOPLE, RUNNING, TRUSTED_POLLS),
-        (WaitReason.STILL_BLOCKED, blocked(BlockReason.NEEDS_ACTION), TRUSTED_POLLS_WHILE_BLOCKED),
+        (WaitReason.STILL_BLOCKED, blocked(BlockReason.APPROVAL_MISSING), TRUSTED_POLLS_WHILE_BLOCKED),
     ],
 )
 def test_rest_is_trusted_for_a_time(
@@ -204,6 +204,16 @@ def test_rest_is_trusted_for_a_time(
     assert does_rest(glances, glance())
     clock.now_s = 30 * polls * 1.5
     assert not does_rest(glances, glance())
+
+
+@pytest.mark.parametrize("age_s", [0, 89, 91])
+def test_a_blocked_batch_that_was_just_changed_is_looked_at(clock: Clock, age_s: float) -> None:
+    """An approval within a minute of another change does not move the row's time."""
+    glances = Glances(clock, 30, wall=lambda: BORN + timedelta(seconds=age_s))
+    waiting = blocked(BlockReason.APPROVAL_MISSING)
+    glances.took(waiting.id, glance())
+    look(glances, verdict=Wait(WaitReason.STILL_BLOCKED), batch=waiting)
+    assert does_rest(glances, glance(), waiting) is (age_s > 90)
 
 
 def test_a_pipeline_pushed_off_the_page_by_others_still_rests(glances: Glances) -> None:
@@ -242,7 +252,8 @@ def test_every_wait_has_its_sight(reason: WaitReason) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", [BlockReason.ACCESS_REFUSED, BlockReason.PUBLISH_REFUSED, "unheard_of", None]
+    "reason",
+    [BlockReason.ACCESS_REFUSED, BlockReason.NEEDS_ACTION, BlockReason.SCHEDULED, "unheard_of", None],
 )
 def test_a_block_that_only_trying_can_end_is_tried(reason: str | None) -> None:
     """A token that was mended shows in no list."""
