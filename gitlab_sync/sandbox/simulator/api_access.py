@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import Role, Token, User
 from gitlab_sync.sandbox.simulator.core import Simulator, iso
 from gitlab_sync.sandbox.simulator.errors import ApiError, not_found, refused
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
-from gitlab_sync.sandbox.simulator.state import Project, Role, Token, User
+from gitlab_sync.sandbox.simulator.state import Project
 from gitlab_sync.sandbox.simulator.user_views import user_basic
 
 _LEVELS = {int(role) for role in Role if role is not Role.NONE}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.approvals import approvals_left, approve, may_approve, reset, unapprove
 from gitlab_sync.sandbox.simulator.core import iso
 from gitlab_sync.sandbox.simulator.errors import refused
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call
 from gitlab_sync.sandbox.simulator.mr_lookup import merge_request_of
-from gitlab_sync.sandbox.simulator.state import MergeRequest, Project, Role
+from gitlab_sync.sandbox.simulator.state import MergeRequest, Project
 from gitlab_sync.sandbox.simulator.user_views import user_basic
 
 
@@ -71,7 +72,7 @@ def reset_approvals(call: Call) -> Answer:
     if not call.user.is_bot:
         raise refused(401, "401 Unauthorized")
     reset(call.sim, mr)
-    return Answer(202)
+    return Answer(202, 202)  # the framework shows the status itself where nothing else is shown
 
 
 def _project_view(project: Project) -> dict[str, Any]:

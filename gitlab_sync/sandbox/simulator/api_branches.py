@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.closing import delete_branch as drop_branch
 from gitlab_sync.sandbox.simulator.errors import forbidden, not_found, refused
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.pushes import pushed
 from gitlab_sync.sandbox.simulator.repo_views import branch_view, protection_view
 from gitlab_sync.sandbox.simulator.rights import may_push, protection_of
-from gitlab_sync.sandbox.simulator.state import Protection, Role
+from gitlab_sync.sandbox.simulator.state import Protection
 
 
 def list_branches(call: Call) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.commit_actions import read_actions
 from gitlab_sync.sandbox.simulator.core import person
 from gitlab_sync.sandbox.simulator.errors import bad_request, forbidden, not_found
@@ -13,7 +14,7 @@ from gitlab_sync.sandbox.simulator.mr_views import mr_basic
 from gitlab_sync.sandbox.simulator.params import Params
 from gitlab_sync.sandbox.simulator.repo_views import commit_detail, commit_stats, commit_view, diffs
 from gitlab_sync.sandbox.simulator.rights import may_push
-from gitlab_sync.sandbox.simulator.state import Project, User
+from gitlab_sync.sandbox.simulator.state import Project
 from gitlab_sync.sandbox.simulator.writing import CommitWish, make_commit
 
 MOST_COMMITS_READ = 10_000
@@ -45,25 +46,25 @@ def list_commits(call: Call) -> Answer:
 
 def get_commit(call: Call) -> Answer:
     project = call.project()
-    return Answer(200, commit_detail(call.sim, project, _commit_of(call, project)))
+    return Answer(200, commit_detail(call.sim, project, commit_of(call, project)))
 
 
 def commit_diff(call: Call) -> Answer:
     project = call.project()
-    commit = _commit_of(call, project)
+    commit = commit_of(call, project)
     parent = commit.parents[0] if commit.parents else None
     return page_of(call, diffs(project, parent, commit.sha), lambda row: row)
 
 
 def commit_refs(call: Call) -> Answer:
     project = call.project()
-    names = project.repo.refs_containing(_commit_of(call, project).sha)
+    names = project.repo.refs_containing(commit_of(call, project).sha)
     return page_of(call, names, lambda name: {"type": "branch", "name": name})
 
 
 def commit_merge_requests(call: Call) -> Answer:
     project = call.project()
-    sha = _commit_of(call, project).sha
+    sha = commit_of(call, project).sha
     shas = {
         mr.iid: {mr.head_sha, mr.merge_commit_sha, mr.squash_commit_sha}
         for mr in project.merge_requests.values()
@@ -129,7 +130,7 @@ def _listed(call: Call, project: Project, commit: Commit) -> dict[str, Any]:
     return {**commit_view(call.sim, project, commit), **stats}
 
 
-def _commit_of(call: Call, project: Project) -> Commit:
+def commit_of(call: Call, project: Project) -> Commit:
     return project.repo.commit(_resolve(project, call.segments["sha"]))
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.core import Simulator, iso
 from gitlab_sync.sandbox.simulator.deliveries import Delivery, Outcome, Urgency
 from gitlab_sync.sandbox.simulator.errors import ApiError, not_found, refused
@@ -14,7 +15,7 @@ from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.params import Params
 from gitlab_sync.sandbox.simulator.profile import Profile
 from gitlab_sync.sandbox.simulator.signing import is_signing_token
-from gitlab_sync.sandbox.simulator.state import Hook, Project, Role
+from gitlab_sync.sandbox.simulator.state import Hook, Project
 
 LOG_KEPT_S = 7 * 86_400
 _EVENTS = [

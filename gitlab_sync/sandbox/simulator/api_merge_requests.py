@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import Role, User
 from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.mergeability import start_check
@@ -13,7 +14,7 @@ from gitlab_sync.sandbox.simulator.mr_lookup import merge_request_of
 from gitlab_sync.sandbox.simulator.mr_views import mr_listed, mr_single
 from gitlab_sync.sandbox.simulator.opening import MrWish, delete, edit, open_merge_request
 from gitlab_sync.sandbox.simulator.params import Params
-from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Role, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState
 
 _EDITABLE = [
     "title",
@@ -153,6 +154,8 @@ def _edit_wish(call: Call, mr: MergeRequest) -> dict[str, Any]:
         wish["squash"] = bool(params.flag("squash"))
     if "remove_source_branch" in params:
         wish["remove_source"] = bool(params.flag("remove_source_branch"))
+    if "milestone_id" in params:
+        wish["milestone"] = mr.project.milestones.get(params.number("milestone_id", 0))
     wish |= {
         name: _users(call, f"{name[:-1]}_ids")
         for name in ("assignees", "reviewers")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gitlab_sync.sandbox.simulator import trains
+from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.core import person
 from gitlab_sync.sandbox.simulator.errors import forbidden, refused
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call
@@ -10,21 +12,32 @@ from gitlab_sync.sandbox.simulator.mr_lookup import merge_request_of
 from gitlab_sync.sandbox.simulator.mr_views import mr_single
 from gitlab_sync.sandbox.simulator.pushes import pushed
 from gitlab_sync.sandbox.simulator.rights import may_push
-from gitlab_sync.sandbox.simulator.state import MrState, Role
+from gitlab_sync.sandbox.simulator.state import MrState
 
 
 def merge_merge_request(call: Call) -> Answer:
-    mr, params = merge_request_of(call), call.params
-    wish = MergeWish(
+    """Merge; with auto-merge, and where trains are on, get on the train instead."""
+    mr, wish = merge_request_of(call), wish_of(call)
+    to_train = wish.auto_merge and mr.project.settings["merge_trains_enabled"]
+    if to_train and not call.params.flag("skip_merge_train"):
+        trains.board(call.sim, mr, call.user, wish)
+    else:
+        accept(call.sim, mr, call.user, wish)
+    return Answer(200, mr_single(call.sim, mr, call.user))
+
+
+def wish_of(call: Call) -> MergeWish:
+    """Read what a merge or train call asks for."""
+    params = call.params
+    auto = ("auto_merge", "merge_when_pipeline_succeeds", "when_pipeline_succeeds")
+    return MergeWish(
         sha=params.text("sha") or None,
-        auto_merge=bool(params.flag("auto_merge") or params.flag("merge_when_pipeline_succeeds")),
+        auto_merge=any(params.flag(name) for name in auto),
         squash=params.flag("squash"),
         remove_source=params.flag("should_remove_source_branch"),
         merge_message=params.text("merge_commit_message") or None,
         squash_message=params.text("squash_commit_message") or None,
     )
-    accept(call.sim, mr, call.user, wish)
-    return Answer(200, mr_single(call.sim, mr, call.user))
 
 
 def cancel_auto_merge(call: Call) -> Answer:
@@ -33,7 +46,7 @@ def cancel_auto_merge(call: Call) -> Answer:
         raise refused(401, "401 Unauthorized")
     if mr.auto_merge_by is None:
         raise refused(406, "406 Not Acceptable")  # wording unverified
-    mr.auto_merge_by = None
+    mr.auto_merge_by, mr.on_train = None, False
     return Answer(201, {"status": "success"})
 
 

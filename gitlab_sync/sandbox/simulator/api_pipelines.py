@@ -1,12 +1,14 @@
-"""Pipelines, read only; how they end is decided by the project's plan and the control plane."""
+"""Pipelines: read, run again, cancelled; how they end is up to the project's plan and the control plane."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.errors import ApiError, not_found
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.pipeline_views import pipeline_basic, pipeline_full
+from gitlab_sync.sandbox.simulator.pipelines import FINAL, rerun, set_status
 from gitlab_sync.sandbox.simulator.state import Pipeline
 
 _ORDERS: dict[str, Callable[[Pipeline], tuple[float | str, int]]] = {
@@ -36,6 +38,32 @@ def list_pipelines(call: Call) -> Answer:
 
 def get_pipeline(call: Call) -> Answer:
     return Answer(200, pipeline_full(call.sim, _pipeline(call)))
+
+
+def retry_pipeline(call: Call) -> Answer:
+    """Run a failed or cancelled one again; it ends as the project's plan says."""
+    call.project(Role.DEVELOPER)
+    pipeline = _pipeline(call)
+    if pipeline.status in ("failed", "canceled"):
+        rerun(call.sim, pipeline)
+    return Answer(201, pipeline_full(call.sim, pipeline))
+
+
+def cancel_pipeline(call: Call) -> Answer:
+    call.project(Role.DEVELOPER)
+    pipeline = _pipeline(call)
+    if pipeline.status not in FINAL:
+        set_status(call.sim, pipeline, "canceled")
+    return Answer(200, pipeline_full(call.sim, pipeline))
+
+
+def delete_pipeline(call: Call) -> Answer:
+    project = call.project(Role.OWNER)
+    pipeline = _pipeline(call)
+    del project.pipelines[pipeline.id]
+    if pipeline.merge_request is not None:
+        pipeline.merge_request.pipelines.remove(pipeline)
+    return Answer(204)
 
 
 def _pipeline(call: Call) -> Pipeline:

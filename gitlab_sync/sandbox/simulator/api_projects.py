@@ -1,43 +1,29 @@
-"""The instance itself, its users and its projects."""
+"""Projects: list, create, read, change their settings, delete."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import Role, User
 from gitlab_sync.sandbox.simulator.core import DEFAULT_SETTINGS, Simulator, iso
 from gitlab_sync.sandbox.simulator.errors import bad_request, forbidden, refused
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
-from gitlab_sync.sandbox.simulator.state import Project, Role, User
-from gitlab_sync.sandbox.simulator.user_views import user_basic
+from gitlab_sync.sandbox.simulator.state import Project
+from gitlab_sync.sandbox.simulator.user_views import group_namespace, user_basic, user_namespace
 
 _METHODS = ("merge", "rebase_merge", "ff")
 _SQUASH_OPTIONS = ("never", "always", "default_on", "default_off")
 
 
-def version(call: Call) -> Answer:
-    return Answer(200, {"version": call.sim.config.version, "revision": "simulator"})
-
-
-def metadata(call: Call) -> Answer:
-    kas = {"enabled": False, "externalUrl": None, "version": None}
-    return Answer(
-        200, {"version": call.sim.config.version, "revision": "simulator", "kas": kas, "enterprise": False}
-    )
-
-
-def current_user(call: Call) -> Answer:
-    user = call.user
-    more = {
-        "email": user.email,
-        "is_admin": user.is_admin,
-        "bot": user.is_bot,
-        "created_at": iso(call.sim.clock.now()),
-    }
-    return Answer(200, {**user_basic(call.sim, user), **more})
-
-
 def list_projects(call: Call) -> Answer:
-    visible = [p for p in call.sim.world.projects.values() if call.user.role_in(p.id) > Role.NONE]
+    search, owned = call.params.text("search").lower(), call.params.flag("owned")
+    visible = [
+        project
+        for project in call.sim.world.projects.values()
+        if call.user.role_in(project.id) > Role.NONE
+        and search in project.path.lower()
+        and (not owned or project.owner is call.user)
+    ]
     return page_of(call, visible[::-1], lambda project: project_view(call.sim, project, call.user))
 
 
@@ -46,18 +32,32 @@ def get_project(call: Call) -> Answer:
 
 
 def create_project(call: Call) -> Answer:
-    if not call.user.is_admin and call.user.default_role < Role.MAINTAINER:
-        raise forbidden()
     params = call.params
     name = params.text("path") or params.required("name")
-    path = f"{params.text('namespace_path') or call.user.username}/{name}"
+    path = f"{_namespace_path(call)}/{name}"
     if call.sim.world.project(path) is not None:
         raise refused(400, {"path": ["has already been taken"], "name": ["has already been taken"]})
     files = {"README.md": f"# {name}\n"} if params.flag("initialize_with_readme") else None
     branch = params.text("default_branch") or "main"
     project = call.sim.add_project(path, default_branch=branch, files=files, owner=call.user)
+    call.user.roles[project.id] = Role.OWNER
     change_settings(project, params.values)
     return Answer(201, project_view(call.sim, project, call.user))
+
+
+def _namespace_path(call: Call) -> str:
+    """Return where a new project goes: the named place, else the user's own."""
+    key = call.params.text("namespace_id")
+    place = call.sim.world.namespace(key) if key else call.user
+    if place is None:
+        raise refused(400, {"namespace": ["is not valid"]})
+    if isinstance(place, User):
+        if place is not call.user and not call.user.is_admin:
+            raise forbidden()
+        return place.username
+    if not call.user.is_admin and call.user.default_role < Role.MAINTAINER:
+        raise forbidden()
+    return place.full_path
 
 
 def update_project(call: Call) -> Answer:
@@ -102,12 +102,7 @@ def project_view(sim: Simulator, project: Project, viewer: User) -> dict[str, An
         "http_url_to_repo": sim.web_url(project, ".git"),
         "web_url": sim.web_url(project),
         "avatar_url": None,
-        "namespace": {
-            "id": 1,
-            "name": project.namespace,
-            "path": project.namespace,
-            "full_path": project.namespace,
-        },
+        "namespace": _namespace_view(sim, project),
         "_links": {
             "self": api,
             "merge_requests": f"{api}/merge_requests",
@@ -127,3 +122,10 @@ def project_view(sim: Simulator, project: Project, viewer: User) -> dict[str, An
         "tag_list": [],
         **project.settings,
     }
+
+
+def _namespace_view(sim: Simulator, project: Project) -> dict[str, Any]:
+    place = sim.world.namespace(project.namespace)
+    if isinstance(place, User):
+        return user_namespace(sim, place)
+    return group_namespace(sim, place or sim.world.add_group(project.namespace, project.namespace))

@@ -6,10 +6,11 @@ author may not approve an own merge request where approvals are needed.
 
 from __future__ import annotations
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.errors import refused
 from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
-from gitlab_sync.sandbox.simulator.state import MergeRequest, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest
 
 RESET_ON_PUSH = "approvals_reset_on_push"
 

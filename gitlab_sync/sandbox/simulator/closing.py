@@ -5,11 +5,13 @@ Closing something that is not open changes nothing and is no error: a merged mer
 
 from __future__ import annotations
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.errors import refused
+from gitlab_sync.sandbox.simulator.history import ResourceKind, note_event
 from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
 from gitlab_sync.sandbox.simulator.mergeability import forget_one
-from gitlab_sync.sandbox.simulator.state import STATE_IDS, MergeRequest, MrState, Project, User
+from gitlab_sync.sandbox.simulator.state import STATE_IDS, MergeRequest, MrState, Project
 
 
 def close(sim: Simulator, mr: MergeRequest, user: User) -> None:
@@ -18,7 +20,8 @@ def close(sim: Simulator, mr: MergeRequest, user: User) -> None:
         return
     mr.state = MrState.CLOSED
     mr.closed_at = mr.updated_at = sim.clock.now()
-    mr.closed_by, mr.auto_merge_by = user, None
+    mr.closed_by, mr.auto_merge_by, mr.on_train = user, None, False
+    note_event(sim, mr, user, ResourceKind.STATE, what="closed")
     merge_request_changed(sim, mr, "close", user, changes=state_change(MrState.OPENED, MrState.CLOSED))
 
 
@@ -32,6 +35,7 @@ def reopen(sim: Simulator, mr: MergeRequest, user: User) -> None:
     mr.state, mr.closed_at, mr.closed_by = MrState.OPENED, None, None
     mr.updated_at = sim.clock.now()
     forget_one(mr)
+    note_event(sim, mr, user, ResourceKind.STATE, what="reopened")
     merge_request_changed(sim, mr, "reopen", user, changes=state_change(MrState.CLOSED, MrState.OPENED))
 
 

@@ -114,6 +114,14 @@ class SimControl:
     def approve_mr(self, project: int | str, iid: int, username: str = "root") -> Json:
         return self._post(f"{_mr(project, iid)}/approve", {"username": username})
 
+    def comment(self, project: int | str, iid: int, body: str, username: str = "root") -> Json:
+        """Begin a discussion; it is open until `resolve`."""
+        return self._post(f"{_mr(project, iid)}/comment", {"body": body, "username": username})
+
+    def resolve(self, project: int | str, iid: int, username: str = "root") -> None:
+        """Resolve every discussion of a merge request."""
+        self._post(f"{_mr(project, iid)}/resolve", {"username": username})
+
     def set_rules(self, project: int | str, **rules: Any) -> None:
         """Say what a merge needs: approvals_required, reset_approvals_on_push, sha_required."""
         self._post(f"{_project(project)}/rules", rules)
@@ -151,6 +159,10 @@ class SimControl:
     def crash_merges(self, point: str, **rule: Any) -> Json:
         """Let the next merge die at a point of `crash_points`; rule: project_id, iid, count, unstick_s."""
         return self._post("/crash_points", {"point": point, **rule})
+
+    def set_throttle(self, requests: int, period_s: int, *, enabled: bool = True) -> None:
+        """Let each user make so many requests in a period, or (not enabled) as many as they like."""
+        self._post("/throttle", {"requests": requests, "period_s": period_s, "enabled": enabled})
 
     def advance_clock(self, seconds: float) -> None:
         self._post("/clock/advance", {"seconds": seconds})

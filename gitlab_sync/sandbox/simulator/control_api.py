@@ -17,12 +17,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.errors import ApiError, not_found
 from gitlab_sync.sandbox.simulator.git import GitFailed
 from gitlab_sync.sandbox.simulator.http_edge import Answer, respond
 from gitlab_sync.sandbox.simulator.mr_lookup import find
-from gitlab_sync.sandbox.simulator.state import MergeRequest, Project, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest, Project
 
 Body = dict[str, Any]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitlab_sync.sandbox.simulator import people
+from gitlab_sync.sandbox.simulator.api_notes import begin
 from gitlab_sync.sandbox.simulator.approvals import approvals_left, approve
 from gitlab_sync.sandbox.simulator.closing import close, delete_branch, reopen
 from gitlab_sync.sandbox.simulator.control_api import Body, Order
@@ -18,6 +19,18 @@ def merge(order: Order) -> Body:
     mr = order.merge_request()
     people.merge(order.sim, mr, order.user())
     return {"state": mr.state, "merge_commit_sha": mr.merge_commit_sha}
+
+
+def comment(order: Order) -> Body:
+    """Begin a discussion, which is open until `resolve`."""
+    body, mr = str(order.body.pop("body")), order.merge_request()
+    return {"id": begin(order.sim, mr.discussions, order.user(), body, resolvable=True).id}
+
+
+def resolve(order: Order) -> None:
+    user, mr = order.user(), order.merge_request()
+    for discussion in mr.discussions:
+        discussion.resolved_by = user
 
 
 def close_mr(order: Order) -> Body:

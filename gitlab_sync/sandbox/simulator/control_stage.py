@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.api_projects import change_settings
 from gitlab_sync.sandbox.simulator.control_api import Body, Order
 from gitlab_sync.sandbox.simulator.core import DEFAULT_SETTINGS
 from gitlab_sync.sandbox.simulator.errors import not_found, refused
 from gitlab_sync.sandbox.simulator.pipelines import NO_PIPELINE, STATUSES, set_status
-from gitlab_sync.sandbox.simulator.state import PipelinePlan, Role
+from gitlab_sync.sandbox.simulator.state import PipelinePlan
 
 
 def add_user(order: Order) -> Body:
@@ -61,6 +62,10 @@ def _plan(body: Body) -> PipelinePlan:
     if unknown or not plan.outcomes:
         raise refused(400, f"unknown outcomes: {sorted(unknown)}")
     return plan
+
+
+def set_throttle(order: Order) -> None:
+    order.sim.throttle.change(**order.body)
 
 
 def set_rules(order: Order) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import Role, Token, User
 from gitlab_sync.sandbox.simulator.clock import Clock
 from gitlab_sync.sandbox.simulator.config import DateForm, SimConfig, Timings
 from gitlab_sync.sandbox.simulator.crash_points import CrashRule
@@ -17,7 +18,8 @@ from gitlab_sync.sandbox.simulator.deliveries import Deliveries
 from gitlab_sync.sandbox.simulator.faults import FaultRule
 from gitlab_sync.sandbox.simulator.git import FILE_MODE, Entry, Person, Repository
 from gitlab_sync.sandbox.simulator.profile import profile_of
-from gitlab_sync.sandbox.simulator.state import PipelinePlan, Project, Protection, Role, Token, User, World
+from gitlab_sync.sandbox.simulator.state import PipelinePlan, Project, Protection, World
+from gitlab_sync.sandbox.simulator.throttle import Throttle
 
 DEFAULT_SETTINGS: dict[str, Any] = {
     "merge_method": "merge",
@@ -59,6 +61,7 @@ class Simulator:
         self.crash_rules: list[CrashRule] = []
         self.profile = profile_of(config.version)
         self.audit = Audit()
+        self.throttle = Throttle()
         self.base_url = config.base_url
         self.root_user = self.world.add_user("root", is_admin=True)
 
@@ -100,6 +103,9 @@ class Simulator:
         repo = Repository(folder)
         repo.create(default_branch)
         owner = owner or self.root_user
+        place = path.rpartition("/")[0]
+        if self.world.namespace(place) is None:
+            self.world.add_group(place, place)
         chosen = DEFAULT_SETTINGS | (settings or {})
         project = Project(number, path, default_branch, repo, self.clock.now(), owner, chosen, plan=plan)
         self.world.projects[number] = project

@@ -88,17 +88,17 @@ class Repository:
     def create(self, default_branch: str) -> None:
         """Make an empty repository whose HEAD names `default_branch`."""
         self.path.mkdir(parents=True)
-        self._run(
+        self.run(
             "init", "--quiet", "--bare", f"--initial-branch={default_branch}", "--template=", str(self.path)
         )
-        self._run("config", "gc.auto", "0")
-        self._run("config", "core.fsync", "none")
+        self.run("config", "gc.auto", "0")
+        self.run("config", "core.fsync", "none")
 
     # -- refs --------------------------------------------------------------------------------------
 
     def branches(self) -> dict[str, str]:
         """Return every branch with its head."""
-        out = self._run("for-each-ref", "--format=%(refname)%00%(objectname)", "refs/heads/").decode()
+        out = self.run("for-each-ref", "--format=%(refname)%00%(objectname)", "refs/heads/").decode()
         rows = (line.split("\0") for line in out.splitlines())
         return {name.removeprefix("refs/heads/"): sha for name, sha in rows}
 
@@ -111,19 +111,19 @@ class Repository:
         return self.branch(revision) or self._verify(revision)
 
     def valid_branch_name(self, name: str) -> bool:
-        done = self._try("check-ref-format", "--branch", name)
+        done = self.attempt("check-ref-format", "--branch", name)
         return done.returncode == 0 and not name.startswith("-")
 
     def move_branch(self, name: str, new: str, old: str | None) -> None:
         """Point a branch at `new` if it still is at `old`; raises GitFailed if somebody else moved it."""
-        self._run("update-ref", f"refs/heads/{name}", new, old or ZERO_SHA)
+        self.run("update-ref", f"refs/heads/{name}", new, old or ZERO_SHA)
 
     def delete_branch(self, name: str, old: str) -> None:
-        self._run("update-ref", "-d", f"refs/heads/{name}", old)
+        self.run("update-ref", "-d", f"refs/heads/{name}", old)
 
     def keep(self, ref: str, sha: str) -> None:
         """Hold a commit alive under a ref of the house (a merge request's head)."""
-        self._run("update-ref", ref, sha)
+        self.run("update-ref", ref, sha)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -136,17 +136,15 @@ class Repository:
             for name, content in zip(names, contents, strict=True):
                 name.write_bytes(content)
             paths = "".join(f"{name}\n" for name in names).encode()
-            return (
-                self._run("hash-object", "-w", "--no-filters", "--stdin-paths", data=paths).decode().split()
-            )
+            return self.run("hash-object", "-w", "--no-filters", "--stdin-paths", data=paths).decode().split()
 
     def write_tree(self, files: Mapping[str, Entry]) -> str:
         """Store a whole tree from its flat listing."""
         rows = b"".join(f"{entry.mode} {entry.sha}\t{path}\0".encode() for path, entry in files.items())
         with tempfile.TemporaryDirectory(dir=self.path) as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
-            self._run("update-index", "-z", "--index-info", data=rows, env=env)
-            return self._run("write-tree", env=env).decode().strip()
+            self.run("update-index", "-z", "--index-info", data=rows, env=env)
+            return self.run("write-tree", env=env).decode().strip()
 
     def write_commit(
         self, tree: str, parents: Sequence[str], message: str, *, author: Person, committer: Person, at: float
@@ -162,13 +160,13 @@ class Repository:
             "GIT_COMMITTER_DATE": stamp,
         }
         flags = [flag for parent in parents for flag in ("-p", parent)]
-        return self._run("commit-tree", tree, *flags, data=message.encode(), env=env).decode().strip()
+        return self.run("commit-tree", tree, *flags, data=message.encode(), env=env).decode().strip()
 
     # -- merging -----------------------------------------------------------------------------------
 
     def merged_tree(self, ours: str, theirs: str) -> str | None:
         """Return the tree of a clean merge; None: the two conflict."""
-        done = self._try("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
+        done = self.attempt("merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
         if done.returncode == 1:
             return None
         if done.returncode != 0:
@@ -176,16 +174,16 @@ class Repository:
         return done.stdout.decode().split("\n", 1)[0]
 
     def merge_base(self, one: str, other: str) -> str | None:
-        done = self._try("merge-base", one, other)
+        done = self.attempt("merge-base", one, other)
         return done.stdout.decode().strip() or None
 
     def is_ancestor(self, old: str, new: str) -> bool:
         """Say whether `new` contains `old`."""
-        return self._try("merge-base", "--is-ancestor", old, new).returncode == 0
+        return self.attempt("merge-base", "--is-ancestor", old, new).returncode == 0
 
     def landing_commit(self, head: str, tip: str) -> str:
         """Return the first commit on the tip's main line that contains `head`."""
-        line = self._run("rev-list", "--first-parent", "--ancestry-path", f"{head}..{tip}").decode().split()
+        line = self.run("rev-list", "--first-parent", "--ancestry-path", f"{head}..{tip}").decode().split()
         return line[-1] if line else head
 
     # -- reading -----------------------------------------------------------------------------------
@@ -200,15 +198,15 @@ class Repository:
         """Return commits, newest first; a revision may be a range."""
         scope = ["--", path] if path else ["--"]
         options = ["-z", f"--format={_LOG_FORMAT}", f"--max-count={limit}", f"--skip={skip}"]
-        out = self._run("log", *options, *revisions, *scope).decode("utf-8", "replace")
+        out = self.run("log", *options, *revisions, *scope).decode("utf-8", "replace")
         return [_parse_commit(row) for row in out.split("\0") if row]
 
     def count(self, revisions: str) -> int:
-        return int(self._run("rev-list", "--count", revisions))
+        return int(self.run("rev-list", "--count", revisions))
 
     def last_change(self, revision: str, path: str) -> str | None:
         """Return the last commit that touched `path`; None: nothing did, or the revision is unknown."""
-        done = self._try("log", "-1", "--format=%H", revision, "--", f":(literal){path}")
+        done = self.attempt("log", "-1", "--format=%H", revision, "--", f":(literal){path}")
         return done.stdout.decode().strip() or None
 
     def files(self, sha: str) -> dict[str, Entry]:
@@ -222,49 +220,45 @@ class Repository:
     def tree(self, sha: str, path: str, *flags: str) -> list[TreeItem]:
         """List a folder (`-r`, `-t` as in git); empty: no such folder."""
         scope = [f"{path.strip('/')}/"] if path.strip("/") else []
-        out = self._run("ls-tree", "-z", "--full-tree", *flags, sha, *scope).decode(
-            "utf-8", "surrogateescape"
-        )
+        out = self.run("ls-tree", "-z", "--full-tree", *flags, sha, *scope).decode("utf-8", "surrogateescape")
         items = [_parse_item(row) for row in out.split("\0") if row]
         return [item for item in items if item.path.startswith(scope[0])] if scope else items
 
     def blob(self, sha: str) -> bytes:
-        return self._run("cat-file", "blob", sha)
+        return self.run("cat-file", "blob", sha)
 
     def changes(self, old: str | None, new: str) -> list[tuple[list[str], str]]:
         """Return (raw fields, patch text) for each file that differs."""
         ends = [old, new] if old else ["--root", new]
-        raw = self._run("diff-tree", "-r", "--no-commit-id", "--raw", "-z", *ends).decode("utf-8", "replace")
-        patch = self._run("diff-tree", "-r", "--no-commit-id", "-p", *ends).decode("utf-8", "replace")
+        raw = self.run("diff-tree", "-r", "--no-commit-id", "--raw", "-z", *ends).decode("utf-8", "replace")
+        patch = self.run("diff-tree", "-r", "--no-commit-id", "-p", *ends).decode("utf-8", "replace")
         cells = raw.split("\0")[:-1]
         heads = [[*cells[i].lstrip(":").split(), cells[i + 1]] for i in range(0, len(cells), 2)]
         bodies = ("\n" + patch).split("\ndiff --git ")[1:]
         return [(head, _hunks(body)) for head, body in zip(heads, bodies, strict=True)]
 
     def refs_containing(self, sha: str) -> list[str]:
-        out = self._run(
-            "for-each-ref", "--contains", sha, "--format=%(refname:short)", "refs/heads/"
-        ).decode()
+        out = self.run("for-each-ref", "--contains", sha, "--format=%(refname:short)", "refs/heads/").decode()
         return out.split()
 
     def fsck(self) -> str:
         """Return git's complaints about the repository; empty: it is sound."""
-        done = self._try("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
+        done = self.attempt("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
         return (done.stdout + done.stderr).decode().strip() if done.returncode else ""
 
     # -- running git -------------------------------------------------------------------------------
 
     def _verify(self, revision: str) -> str | None:
-        done = self._try("rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        done = self.attempt("rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}")
         return done.stdout.decode().strip() if done.returncode == 0 else None
 
-    def _run(self, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None) -> bytes:
-        done = self._try(*args, data=data, env=env)
+    def run(self, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None) -> bytes:
+        done = self.attempt(*args, data=data, env=env)
         if done.returncode != 0:
             raise GitFailed(f"git {args[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
         return done.stdout
 
-    def _try(
+    def attempt(
         self, *args: str, data: bytes = b"", env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[bytes]:
         full = {**self._env, **(env or {})}

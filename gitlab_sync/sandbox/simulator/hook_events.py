@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.hook_payloads import merge_request_payload, pipeline_payload
-from gitlab_sync.sandbox.simulator.state import MergeRequest, Pipeline, Project, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest, Pipeline, Project
 
 
 def merge_request_changed(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.git import ZERO_SHA
 from gitlab_sync.sandbox.simulator.mergeability import detailed_status
 from gitlab_sync.sandbox.simulator.pipeline_views import LABELS, whole_seconds
-from gitlab_sync.sandbox.simulator.state import STATE_IDS, Label, MergeRequest, Pipeline, Project, User
+from gitlab_sync.sandbox.simulator.state import STATE_IDS, Label, MergeRequest, Pipeline, Project
 
 _VISIBILITY = {"private": 0, "internal": 10, "public": 20}
 
@@ -98,7 +99,7 @@ def _stored_columns(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
         "merge_status": mr.merge_status,
         "merge_user_id": merger.id if merger else None,
         "merge_when_pipeline_succeeds": mr.auto_merge_by is not None,
-        "milestone_id": None,
+        "milestone_id": mr.milestone.id if mr.milestone else None,
         "prepared_at": sim.hook_date(mr.prepared_at),
         "source_branch": mr.source_branch,
         "source_project_id": mr.project.id,
@@ -167,7 +168,7 @@ def _label(sim: Simulator, project: Project, label: Label) -> dict[str, Any]:
     return {
         "id": label.id,
         "title": label.title,
-        "color": "#6699cc",
+        "color": label.color,
         "project_id": project.id,
         "created_at": sim.hook_date(label.created_at),
         "updated_at": sim.hook_date(label.created_at),

@@ -20,12 +20,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gitlab_sync.sandbox.simulator.accounts import Role, Token, User
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden, not_found
 from gitlab_sync.sandbox.simulator.git import GitFailed
 from gitlab_sync.sandbox.simulator.params import Params, read_params
 from gitlab_sync.sandbox.simulator.rights import authenticate, project_for
-from gitlab_sync.sandbox.simulator.state import Project, Role, Token, User
+from gitlab_sync.sandbox.simulator.state import Project
 
 PER_PAGE = 20
 MOST_PER_PAGE = 100
@@ -124,6 +125,7 @@ def _handle(sim: Simulator, route: str, handler: Handler, request: Request, body
         try:
             path = request.scope["path"]
             token = authenticate(sim.world, _secret(request), request.method, path)
+            sim.throttle.take(token.user, sim.clock.now())
             params = read_params(request.url.query, request.headers.get("content-type", ""), body)
             segments = {name: unquote(value) for name, value in request.path_params.items()}
             user = _acting_user(sim, token, request, params)

@@ -16,9 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitlab_sync.sandbox.simulator import closing
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.core import Simulator, person
 from gitlab_sync.sandbox.simulator.crash_points import CrashPoint, died, take
 from gitlab_sync.sandbox.simulator.errors import refused
+from gitlab_sync.sandbox.simulator.history import ResourceKind, note_event
 from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
 from gitlab_sync.sandbox.simulator.mergeability import (
     check_now,
@@ -29,7 +31,7 @@ from gitlab_sync.sandbox.simulator.mergeability import (
     start_check,
 )
 from gitlab_sync.sandbox.simulator.rights import may_merge
-from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,7 @@ class MergeWish:
 
 def accept(sim: Simulator, mr: MergeRequest, user: User, wish: MergeWish) -> None:
     """Merge, or schedule the merge; raises the answer GitLab would give otherwise."""
-    if mr.project.sha_required and wish.sha is None:
-        raise refused(400, "SHA must be provided when merging")
-    if not may_merge(user, mr.project, mr.target_branch):
-        raise refused(401, "401 Unauthorized")
-    if wish.sha is not None and wish.sha != mr.head_sha:
-        raise refused(409, f"SHA does not match HEAD of source branch: {mr.head_sha}")
+    refuse_call(mr, user, wish)
     if wish.auto_merge and _may_wait_for_pipeline(mr):
         mr.auto_merge_by, mr.updated_at = user, sim.clock.now()
         return
@@ -64,10 +61,27 @@ def accept(sim: Simulator, mr: MergeRequest, user: User, wish: MergeWish) -> Non
         raise refused(422, "Branch cannot be merged")
 
 
+def refuse_call(mr: MergeRequest, user: User, wish: MergeWish) -> None:
+    """Raise what is wrong with the call itself: no `sha`, no right, another head."""
+    if mr.project.sha_required and wish.sha is None:
+        raise refused(400, "SHA must be provided when merging")
+    if not may_merge(user, mr.project, mr.target_branch):
+        raise refused(401, "401 Unauthorized")
+    if wish.sha is not None and wish.sha != mr.head_sha:
+        raise refused(409, f"SHA does not match HEAD of source branch: {mr.head_sha}")
+
+
+def merge_car(sim: Simulator, mr: MergeRequest, user: User, wish: MergeWish) -> None:
+    """Merge what a train has brought to its end, if it can be merged."""
+    check_now(mr)
+    if detailed_status(mr) == "mergeable":
+        _merge(sim, mr, user, wish)
+
+
 def merge_when_green(sim: Simulator, mr: MergeRequest) -> None:
     """Carry out a scheduled merge whose pipeline has turned green, if nothing stands in the way."""
     user = mr.auto_merge_by
-    if user is None or mr.state is not MrState.OPENED:
+    if user is None or mr.on_train or mr.state is not MrState.OPENED:
         return
     check_now(mr)
     if detailed_status(mr) == "mergeable":
@@ -165,6 +179,7 @@ def _mark_merged(sim: Simulator, mr: MergeRequest, user: User, before: MrState) 
     mr.state, mr.auto_merge_by = MrState.MERGED, None
     mr.merged_at = mr.updated_at = sim.clock.now()
     mr.merged_by = user
+    note_event(sim, mr, user, ResourceKind.STATE, what="merged")
     if take(sim.crash_rules, mr, CrashPoint.MERGED_WITHOUT_HOOK):
         return False
     changes = closing.state_change(before, MrState.MERGED)

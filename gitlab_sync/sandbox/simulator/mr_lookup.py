@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.errors import not_found
 from gitlab_sync.sandbox.simulator.http_edge import Call
-from gitlab_sync.sandbox.simulator.state import MergeRequest, Project, Role
+from gitlab_sync.sandbox.simulator.state import MergeRequest, Project
 
 
 def find(project: Project, iid: str) -> MergeRequest:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.core import Simulator, iso
 from gitlab_sync.sandbox.simulator.mergeability import detailed_status
 from gitlab_sync.sandbox.simulator.pipeline_views import pipeline_basic, pipeline_full
 from gitlab_sync.sandbox.simulator.rights import may_merge
-from gitlab_sync.sandbox.simulator.state import MergeRequest, MergeStatus, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest, MergeStatus, Milestone
 from gitlab_sync.sandbox.simulator.user_views import optional_user, user_basic
 
 _NO_TIME = {
@@ -52,6 +53,23 @@ def mr_single(sim: Simulator, mr: MergeRequest, viewer: User) -> dict[str, Any]:
     }
 
 
+def milestone_view(sim: Simulator, row: Milestone) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "iid": row.iid,
+        "project_id": row.project.id,
+        "title": row.title,
+        "description": row.description,
+        "state": row.state,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+        "due_date": row.due_date,
+        "start_date": row.start_date,
+        "expired": row.due_date is not None and row.due_date < str(iso(sim.clock.now()))[:10],
+        "web_url": sim.web_url(row.project, f"/-/milestones/{row.iid}"),
+    }
+
+
 def _identity(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
     return {
         "id": mr.id,
@@ -70,7 +88,7 @@ def _identity(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
         },
         "web_url": sim.web_url(mr.project, f"/-/merge_requests/{mr.iid}"),
         "labels": sorted(mr.labels),
-        "milestone": None,
+        "milestone": milestone_view(sim, mr.milestone) if mr.milestone else None,
         "draft": mr.draft,
         "work_in_progress": mr.draft,
     }

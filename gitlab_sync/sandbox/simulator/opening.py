@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.closing import close, refuse_twin, reopen
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.errors import bad_request, refused
+from gitlab_sync.sandbox.simulator.history import ResourceKind, note_event
 from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
 from gitlab_sync.sandbox.simulator.mergeability import forget_one, start_check
 from gitlab_sync.sandbox.simulator.pipelines import start_for
-from gitlab_sync.sandbox.simulator.state import Label, MergeRequest, MergeStatus, MrState, Project, User
+from gitlab_sync.sandbox.simulator.state import Label, MergeRequest, MergeStatus, Milestone, MrState, Project
 
 TITLE_CHARS = 255
 DESCRIPTION_CHARS = 1_048_576
@@ -65,6 +67,7 @@ def open_merge_request(sim: Simulator, project: Project, user: User, wish: MrWis
         reviewers=wish.reviewers,
     )
     mr.labels = take_labels(sim, project, wish.labels)
+    _note_labels(sim, mr, user, _pair([], mr.labels))
     project.merge_requests[mr.iid] = mr
     _keep_head(mr)
     sim.clock.after(sim.timings.prepare_s, lambda: _prepared(sim, mr, user))
@@ -83,11 +86,15 @@ def edit(sim: Simulator, mr: MergeRequest, user: User, wish: Mapping[str, Any]) 
         "remove_source",
         "assignees",
         "reviewers",
+        "milestone",
     ):
         if name in wish and getattr(mr, name) != wish[name]:
             _change(mr, name, wish[name], changes)
+    if "milestone" in changes:
+        _note_milestones(sim, mr, user, changes["milestone"])
     if "labels" in wish and sorted(wish["labels"]) != sorted(mr.labels):
         _change(mr, "labels", take_labels(sim, mr.project, wish["labels"]), changes)
+        _note_labels(sim, mr, user, changes["labels"])
     if changes:
         mr.updated_at = mr.edited_at = sim.clock.now()
         mr.edited_by = user
@@ -144,6 +151,21 @@ def _prepared(sim: Simulator, mr: MergeRequest, user: User) -> None:
         start_check(sim, mr)
 
 
+def _note_labels(sim: Simulator, mr: MergeRequest, user: User, pair: dict[str, list[str]]) -> None:
+    before, after = set(pair["previous"]), set(pair["current"])
+    for title in sorted(after - before):
+        note_event(sim, mr, user, ResourceKind.LABEL, what=title)
+    for title in sorted(before - after):
+        note_event(sim, mr, user, ResourceKind.LABEL, what=title, action="remove")
+
+
+def _note_milestones(sim: Simulator, mr: MergeRequest, user: User, pair: dict[str, Milestone | None]) -> None:
+    for side, action in (("previous", "remove"), ("current", "add")):
+        row = pair[side]
+        if row is not None:
+            note_event(sim, mr, user, ResourceKind.MILESTONE, what=str(row.id), action=action)
+
+
 def _keep_head(mr: MergeRequest) -> None:
     mr.project.repo.keep(f"refs/merge-requests/{mr.iid}/head", mr.head_sha)
 
@@ -159,6 +181,8 @@ def _shown(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Milestone):
+        return value.id
     if not isinstance(value, list):
         return value
     return [

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.commit_actions import FileAction
 from gitlab_sync.sandbox.simulator.core import Simulator, person
 from gitlab_sync.sandbox.simulator.errors import refused
 from gitlab_sync.sandbox.simulator.mergeability import detailed_status, start_check
 from gitlab_sync.sandbox.simulator.merging import MergeWish, accept, unstick
 from gitlab_sync.sandbox.simulator.pushes import pushed
-from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project
 from gitlab_sync.sandbox.simulator.writing import CommitWish, make_commit
 
 PATIENCE_S = 20.0

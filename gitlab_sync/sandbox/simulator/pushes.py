@@ -5,13 +5,14 @@ Every ref that moves outside a merge goes through here, whether an API call or a
 
 from __future__ import annotations
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.approvals import reset_by_push
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
 from gitlab_sync.sandbox.simulator.mergeability import forget
 from gitlab_sync.sandbox.simulator.merging import target_moved
 from gitlab_sync.sandbox.simulator.pipelines import start_for
-from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project, User
+from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project
 
 
 def pushed(sim: Simulator, project: Project, branch: str, new: str, old: str | None, user: User) -> None:
@@ -28,7 +29,7 @@ def pushed(sim: Simulator, project: Project, branch: str, new: str, old: str | N
 
 def _new_head(sim: Simulator, mr: MergeRequest, old: str, new: str, user: User) -> None:
     repo = mr.project.repo
-    mr.head_sha, mr.updated_at, mr.auto_merge_by = new, sim.clock.now(), None
+    mr.head_sha, mr.updated_at, mr.auto_merge_by, mr.on_train = new, sim.clock.now(), None, False
     repo.keep(f"refs/merge-requests/{mr.iid}/head", new)
     target = repo.branch(mr.target_branch)
     if target is not None:

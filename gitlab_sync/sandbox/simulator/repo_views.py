@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import Role, User
 from gitlab_sync.sandbox.simulator.core import Simulator
 from gitlab_sync.sandbox.simulator.git import Commit
 from gitlab_sync.sandbox.simulator.pipeline_views import pipeline_basic
 from gitlab_sync.sandbox.simulator.rights import may_push, protection_of
-from gitlab_sync.sandbox.simulator.state import Project, Protection, Role, User
+from gitlab_sync.sandbox.simulator.state import Project, Protection
 
 _LEVEL_NAMES = {0: "No one", 30: "Developers + Maintainers", 40: "Maintainers", 60: "Administrators"}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 
+from gitlab_sync.sandbox.simulator.accounts import Role, Token, User
 from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden, not_found, refused
-from gitlab_sync.sandbox.simulator.state import Project, Protection, Role, Token, User, World
+from gitlab_sync.sandbox.simulator.state import Project, Protection, World
 
 _TOO_LITTLE = "The request requires higher privileges than provided by the access token."
 _READING = {"GET", "HEAD"}

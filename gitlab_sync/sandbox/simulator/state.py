@@ -7,22 +7,16 @@ in the modules named after them. Times are simulated Unix seconds.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Any
 
+from gitlab_sync.sandbox.simulator.accounts import Group, Token, User
 from gitlab_sync.sandbox.simulator.git import Repository
-
-
-class Role(IntEnum):
-    """Access levels, GitLab's numbers."""
-
-    NONE = 0
-    GUEST = 10
-    REPORTER = 20
-    DEVELOPER = 30
-    MAINTAINER = 40
-    OWNER = 50
+from gitlab_sync.sandbox.simulator.history import ResourceEvent
+from gitlab_sync.sandbox.simulator.threads import CommitStatus, Discussion, Note
+from gitlab_sync.sandbox.simulator.train_cars import Car
 
 
 class MrState(StrEnum):
@@ -43,33 +37,6 @@ class MergeStatus(StrEnum):
     CHECKING = "checking"
     CAN = "can_be_merged"
     CANNOT = "cannot_be_merged"
-
-
-@dataclass(slots=True)
-class User:
-    id: int
-    username: str
-    name: str
-    email: str
-    is_admin: bool = False
-    is_bot: bool = False
-    default_role: Role = Role.NONE
-    roles: dict[int, Role] = field(default_factory=dict)
-
-    def role_in(self, project_id: int) -> Role:
-        return Role.OWNER if self.is_admin else self.roles.get(project_id, self.default_role)
-
-
-@dataclass(slots=True)
-class Token:
-    id: int
-    user: User
-    scopes: frozenset[str]
-    created_at: float
-    name: str = ""
-    revoked: bool = False
-    expires_at: str | None = None
-    project_id: int | None = None
 
 
 @dataclass(slots=True)
@@ -99,6 +66,23 @@ class Label:
     id: int
     title: str
     created_at: float
+    color: str = "#6699cc"
+    description: str = ""
+    subscribers: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Milestone:
+    id: int
+    iid: int
+    project: Project
+    title: str
+    created_at: float
+    updated_at: float
+    description: str = ""
+    state: str = "active"
+    due_date: str | None = None
+    start_date: str | None = None
 
 
 @dataclass(slots=True)
@@ -117,6 +101,11 @@ class Project:
     pipelines: dict[int, Pipeline] = field(default_factory=dict)
     hooks: dict[int, Hook] = field(default_factory=dict)
     labels: dict[str, Label] = field(default_factory=dict)
+    milestones: dict[int, Milestone] = field(default_factory=dict)
+    commit_discussions: dict[str, list[Discussion]] = field(default_factory=dict)
+    commit_comments: dict[str, list[Note]] = field(default_factory=dict)
+    commit_statuses: list[CommitStatus] = field(default_factory=list)
+    cars: list[Car] = field(default_factory=list)
     last_iid: int = 0
     approvals_required: int = 0
     reset_approvals_on_push: bool = True
@@ -154,9 +143,12 @@ class MergeRequest:
     reviewers: list[User] = field(default_factory=list)
     squash: bool = False
     remove_source: bool = False
-    discussions_open: bool = False
+    discussions: list[Discussion] = field(default_factory=list)
+    history: list[ResourceEvent] = field(default_factory=list)
+    milestone: Milestone | None = None
     approved_by: list[User] = field(default_factory=list)
     auto_merge_by: User | None = None
+    on_train: bool = False
     prepared_at: float | None = None
     merged_at: float | None = None
     merged_by: User | None = None
@@ -172,13 +164,17 @@ class MergeRequest:
     listed_as: tuple[tuple[Any, ...], dict[str, Any]] | None = None
 
     @property
+    def discussions_open(self) -> bool:
+        return any(discussion.open for discussion in self.discussions)
+
+    @property
     def draft(self) -> bool:
         return self.title.lower().startswith(("draft:", "[draft]", "(draft)"))
 
     @property
     def head_pipeline(self) -> Pipeline | None:
-        """Return the newest pipeline of exactly the present head."""
-        return next((p for p in reversed(self.pipelines) if p.sha == self.head_sha), None)
+        """Return the newest pipeline made for the present head."""
+        return next((p for p in reversed(self.pipelines) if p.head_sha == self.head_sha), None)
 
 
 @dataclass(slots=True)
@@ -196,6 +192,9 @@ class Pipeline:
     started_at: float | None = None
     finished_at: float | None = None
     merge_request: MergeRequest | None = None
+    # The head it was made for; `sha` is another one where a merge is tried out.
+    head_sha: str = ""
+    when_ended: Callable[[str], None] | None = None
 
 
 @dataclass(slots=True)
@@ -220,6 +219,8 @@ class World:
         self.users: dict[int, User] = {}
         self.tokens: dict[str, Token] = {}
         self.projects: dict[int, Project] = {}
+        self.groups: dict[int, Group] = {}
+        self.instance_settings = {"default_projects_limit": 100_000, "deletion_adjourned_period": 1}
         self._numbers: dict[str, itertools.count[int]] = {}
 
     def number(self, kind: str) -> int:
@@ -239,5 +240,18 @@ class World:
         number = self.number("user")
         name = more.pop("name", None) or username
         user = User(number, username, name, f"{username}@example.com", **more)
+        user.namespace_id = self.number("namespace")
         self.users[number] = user
         return user
+
+    def add_group(self, full_path: str, name: str) -> Group:
+        group = Group(self.number("namespace"), full_path, name)
+        self.groups[group.id] = group
+        return group
+
+    def namespace(self, key: str) -> Group | User | None:
+        """Find a group or a user's own place by number or by full path."""
+        if key.isdigit():
+            owner = next((user for user in self.users.values() if user.namespace_id == int(key)), None)
+            return self.groups.get(int(key)) or owner
+        return next((group for group in self.groups.values() if group.full_path == key), self.user(key))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gitlab_sync.sandbox.simulator.accounts import User
 from gitlab_sync.sandbox.simulator.commit_actions import FileAction, apply_actions
 from gitlab_sync.sandbox.simulator.core import Simulator, person
 from gitlab_sync.sandbox.simulator.errors import refused
 from gitlab_sync.sandbox.simulator.git import Commit, Person
 from gitlab_sync.sandbox.simulator.pushes import pushed
-from gitlab_sync.sandbox.simulator.state import Project, User
+from gitlab_sync.sandbox.simulator.state import Project
 
 
 @dataclass(frozen=True, slots=True)
