@@ -17,7 +17,7 @@ SCRIPTS := .ci/run gitlab_sync/sandbox/database/install-mysql.sh
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-chaos test-failover check bench clean
+.PHONY: help demo test test-unit test-chaos test-failover test-fidelity check bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -44,6 +44,9 @@ test-chaos: $(DEV) ## the long forms: faults at full size, storms, races by the 
 test-failover: $(DEV) ## a group of three MySQL servers loses its primary under load: three minutes, 2 GB of memory
 	@$(BIN)/python -m gitlab_sync.sandbox.database mysql
 	@$(BIN)/pytest tests/failover $(PYTEST_ARGS)
+
+test-fidelity: $(DEV) ## run python-gitlab's own tests against the GitLab simulator and print how many pass
+	@$(BIN)/python -m tests.fidelity.run
 
 check: $(DEV) ## format, lint, types, import rules, dependencies, shell scripts
 	@$(BIN)/ruff format --check .
