@@ -11,19 +11,17 @@ servers' own timing is not repeated by it).
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import time
 from collections import Counter
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 import pymysql
 import pytest
-import structlog
 
 from gitlab_sync import ending
 from gitlab_sync.admission import submit
@@ -38,6 +36,7 @@ from tests.support.barriers import at_once
 from tests.support.engine import new_request, partition, require_no_violations
 from tests.support.guards import weaken_statement
 from tests.support.replicas import LANDED, MEMBERS_FAIL, claimed, replicas, warmed
+from tests.support.silence import quiet
 from tests.support.scorecard import Score, booked
 
 RACES: Final = int(os.environ.get("SETTLEMENT_RACES", "1000"))
@@ -182,12 +181,6 @@ def _sum(ctx: Context, name: str, *results: str) -> int:
             if one.name == name and (not results or one.labels["result"] in results)
         )
     )
-
-
-def quiet(ctx: Context) -> Context:
-    """Without lines: four for each race would be most of the time."""
-    silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
-    return replace(ctx, log=structlog.wrap_logger(structlog.PrintLogger(), wrapper_class=silent))
 
 
 async def run_races(database_url: str, races: int, seed: int) -> tuple[list[Context], Arena]:
