@@ -12,8 +12,8 @@ What a list can prove, and the races of it, stand in `glances`. Never decides ab
 Races considered:
 A  two pollers: SKIP LOCKED gives each its own batches. A batch looked at twice all the same (a webhook) is
    no harm. Batches that change hands cost their new replica a look each, once.
-B  the lists do not answer, or are refused: every batch is looked at, and each look says for itself what is
-   the matter. While the host is paused neither costs a call.
+B  the lists do not answer, take long, or are refused: every batch is looked at, and each look says for itself
+   what is the matter. While the host is paused neither costs a call.
 C  dead between taking and looking: the batches are due again at the next common moment, for whoever comes.
 D  a batch past its deadline is always looked at: only a look may end it.
 """
@@ -40,6 +40,7 @@ from gitlab_sync.store.batches import DueBatch
 CHUNK: Final = 200
 CLEAN_UP_CHUNK: Final = 10
 ROWS_A_CALL: Final = 100
+LISTS_WITHIN_S: Final = 10.0  # the other projects of the cycle wait for them too
 _EPOCH: Final = datetime(2000, 1, 1)  # noqa: DTZ001 naive UTC, as the database's times are
 
 Rests = Mapping[BatchId, Rest | None]
@@ -78,9 +79,11 @@ class Poller:
         if len(group) <= calls:
             return frozenset()
         try:
-            rows, page = await self._lists(project_id, group, rests)
-        except GitLabError as error:
-            self._ctx.log.warning("no list, looking at each", project_id=project_id, detail=str(error))
+            async with asyncio.timeout(LISTS_WITHIN_S):
+                rows, page = await self._lists(project_id, group, rests)
+        except (GitLabError, TimeoutError) as error:
+            detail = str(error) or f"none within {LISTS_WITHIN_S:.0f} s"
+            self._ctx.log.warning("no list, looking at each", project_id=project_id, detail=detail)
             return frozenset()
         return frozenset(self._kept(group, rests, rows, page))
 

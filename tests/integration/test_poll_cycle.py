@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from gitlab_sync import poller
 from gitlab_sync.glances import TRUSTED_POLLS
 from gitlab_sync.model import MergeMode, MrIid
 from gitlab_sync.sandbox.simulator import Running
@@ -43,6 +44,7 @@ def stage(simulator: Running, database_url: str, connect: MakeConnection) -> Sta
     return made
 
 
+@pytest.mark.timeout(600)  # fifty merge requests, on a machine that others use too
 async def test_fifty_batches_that_wait_for_pipelines_cost_two_calls_a_cycle(stage: Stage) -> None:
     """One list of merge requests, one of pipelines; a look at each was needed once."""
     async with stage(50) as cycles:
@@ -159,6 +161,15 @@ async def test_a_list_that_does_not_answer_leaves_looks(stage: Stage, status: in
         await _red(cycles, merge_request_of(batch))
         await cycles.run()
         assert (await batch_of(cycles.ctx, batch.id)).status is BatchStatus.FAILED
+
+
+async def test_a_list_that_takes_long_leaves_looks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batches of other projects wait in the same cycle."""
+    monkeypatch.setattr(poller, "LISTS_WITHIN_S", 0.05)
+    async with stage(4) as cycles:
+        cycles.simulator.control.add_fault("delay", method="GET", path="/merge_requests$", delay_s=1.0)
+        spent = await cycles.run()
+        assert spent[ONE] == 4
 
 
 async def test_a_paused_host_is_not_called_by_a_whole_cycle(stage: Stage) -> None:
