@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from gitlab_sync.model import (
     BranchInfo,
@@ -29,6 +29,7 @@ from gitlab_sync.model import (
     MrIid,
     ProjectId,
     ProjectInfo,
+    Squash,
 )
 
 
@@ -36,11 +37,13 @@ class MergeAnswer(StrEnum):
     """What GitLab said to "merge this head". Neither is proof: re-read the MR and believe only its state.
 
     ACCEPTED: it took the order; the MR may still be locked, or, with a merge that runs later, opened.
+    NO_TRAIN: only of a wish to board: this project has no merge trains, or the token may not use them.
     NOT_NOW: not mergeable, head moved, another answer is in the way, or no right to merge: the MR tells
     which.
     """
 
     ACCEPTED = "accepted"
+    NO_TRAIN = "no_train"
     NOT_NOW = "not_now"
 
 
@@ -81,6 +84,18 @@ class NewestPipelines:
 
     rows: tuple[ListedPipeline, ...]
     complete_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """Whom an MR is shown to, and how its commits are to land."""
+
+    reviewer_ids: tuple[int, ...] = ()
+    assignee_ids: tuple[int, ...] = ()
+    squash: Squash = Squash.NEVER
+
+
+PLAIN: Final = Handling()
 
 
 class GitLabGateway(Protocol):
@@ -135,6 +150,7 @@ class GitLabGateway(Protocol):
         title: str,
         description: str,
         labels: Sequence[str],
+        handling: Handling = PLAIN,
     ) -> MergeRequestInfo:
         """Open an MR that keeps its branch when merged. Status 409: an open one exists (look and adopt)."""
         ...
@@ -199,6 +215,18 @@ class GitLabGateway(Protocol):
         GitLab has no guard on what is thrown away: look right before. GitLabRefused: the name may not be
         force-pushed, or a file is not as its change expects. OutcomeUnknown: look at the branch.
         """
+        ...
+
+    async def user_ids(self, usernames: Sequence[str]) -> dict[str, int]:
+        """Return the numbers of those of `usernames` whom GitLab knows."""
+        ...
+
+    async def board_train(self, project_id: ProjectId, iid: MrIid, *, sha: str) -> MergeAnswer:
+        """Ask for a place on the target's merge train for exactly `sha`; `train_car` is the proof of it."""
+        ...
+
+    async def train_car(self, project_id: ProjectId, iid: MrIid) -> str | None:
+        """Return the status of the MR's car. None: it is on no train."""
         ...
 
     async def aclose(self) -> None:

@@ -45,6 +45,9 @@ class GitLabCall(StrEnum):
     READ_FILE = "read_file"
     CREATE_COMMIT = "create_commit"
     RESET_BRANCH = "reset_branch"
+    USERS = "users"
+    BOARD_TRAIN = "board_train"
+    TRAIN_CAR = "train_car"
     LIST_MERGE_REQUESTS = "list_merge_requests"
     LIST_PIPELINES = "list_pipelines"
     MERGE_REQUEST = "merge_request"
@@ -74,6 +77,7 @@ _WRITES: Final = frozenset(
     {
         GitLabCall.CREATE_COMMIT,
         GitLabCall.RESET_BRANCH,
+        GitLabCall.BOARD_TRAIN,
         GitLabCall.OPEN_MERGE_REQUEST,
         GitLabCall.MERGE,
         GitLabCall.CLOSE_MERGE_REQUEST,

@@ -9,15 +9,16 @@ Races considered: those of `gitlab_calls`; a write adds none of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import structlog
 
 from gitlab_sync import gitlab_shapes as shapes
 from gitlab_sync.errors import GitLabRefused
-from gitlab_sync.gateway import MergeAnswer
+from gitlab_sync.gateway import PLAIN, Handling, MergeAnswer
 from gitlab_sync.gitlab_calls import ONE_TRY, GitLabCalls, OwnProject
 from gitlab_sync.gitlab_errors import MERGE_NOT_NOW, GitLabCall
-from gitlab_sync.model import CommitInfo, ComposedFile, MergeRequestInfo, MrIid, ProjectId
+from gitlab_sync.model import CommitInfo, ComposedFile, MergeRequestInfo, MrIid, ProjectId, Squash
 
 _log = structlog.get_logger(__name__)
 
@@ -58,11 +59,16 @@ class GitLabWrites:
         title: str,
         description: str,
         labels: Sequence[str],
+        handling: Handling = PLAIN,
     ) -> MergeRequestInfo:
-        data = {"source_branch": source_branch, "target_branch": target_branch, "title": title}
-        data |= {"description": description, "labels": ",".join(labels)}
-        # The branch outlives the merge until the batch is settled, and the head commit itself must land.
-        as_it_is = {"remove_source_branch": False, "squash": False}
+        data: dict[str, Any] = {"source_branch": source_branch, "target_branch": target_branch}
+        data |= {"title": title, "description": description, "labels": ",".join(labels)}
+        people = {"reviewer_ids": handling.reviewer_ids, "assignee_ids": handling.assignee_ids}
+        data |= {name: list(ids) for name, ids in people.items() if ids}
+        # The branch outlives the merge until the batch is settled.
+        as_it_is = {"remove_source_branch": False}
+        if handling.squash is Squash.NEVER:  # the head commit itself must land
+            as_it_is["squash"] = False
 
         def work(own: OwnProject) -> MergeRequestInfo:
             return shapes.merge_request(own.mergerequests.create({**data, **as_it_is}, **ONE_TRY).asdict())

@@ -30,6 +30,13 @@ class MergeMode(StrEnum):
     TRAIN = "train"
 
 
+class Squash(StrEnum):
+    """Whether our commit lands as it is, or as the project's own settings say."""
+
+    NEVER = "never"
+    PROJECT = "project"
+
+
 class OnFailure(StrEnum):
     """What a failed round means for its members."""
 
@@ -83,6 +90,11 @@ class Partition:
     allowed_paths: tuple[str, ...] = ("**",)
     protected_paths: tuple[str, ...] = ()
     labels: tuple[str, ...] = ("gitlab-sync",)
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    author_name: str | None = None
+    author_email: str | None = None
+    squash: Squash = Squash.NEVER
 
 
 # ---------------------------------------------------------------- requests

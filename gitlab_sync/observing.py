@@ -1,8 +1,9 @@
 """Asks GitLab what it shows of a batch: all that `verdict` needs, in as few calls as can be. Reads only.
 
 Races considered:
-A  two answers of one observation are from two moments: the later ones are about things that do not change
-   (the parents of a commit), so what the first one showed is what is decided about.
+A  two answers of one observation are from two moments. The parents of a commit do not change. A place on the
+   train is asked for after the merge request: one that merged in between has left it, and looks as if taken
+   off; it is only boarded anew after a while, with `sha`, which GitLab refuses for a merged one.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import replace
 
 from gitlab_sync.context import Context
 from gitlab_sync.errors import GitLabRefused
-from gitlab_sync.model import BatchRow, MergeRequestInfo
-from gitlab_sync.verdict import NotPublished, Observation
+from gitlab_sync.model import BatchRow, MergeMode, MergeRequestInfo
+from gitlab_sync.verdict import NotPublished, Observation, Ride
 
 
 async def observe(ctx: Context, batch: BatchRow) -> Observation:
@@ -20,7 +21,18 @@ async def observe(ctx: Context, batch: BatchRow) -> Observation:
     if batch.mr_iid is None or batch.project_id is None:
         return Observation(batch, NotPublished())
     shown = await ctx.gitlab.merge_request(batch.project_id, batch.mr_iid)
-    return Observation(batch, None if shown is None else await _with_parents(ctx, batch, shown))
+    if shown is None:
+        return Observation(batch, None)
+    return Observation(batch, await _with_parents(ctx, batch, shown), await _ride(ctx, batch, shown))
+
+
+async def _ride(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> Ride:
+    """Whether the merge train has it: asked for only once we have boarded."""
+    is_boarded = batch.merge_asked_at is not None and batch.policy.get("merge") == MergeMode.TRAIN
+    if not is_boarded or shown.state != "opened" or shown.sha != batch.head_sha:
+        return Ride.UNASKED
+    car = await ctx.gitlab.train_car(shown.project_id, shown.iid)
+    return Ride.OFF if car is None else Ride.ON
 
 
 async def _with_parents(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> MergeRequestInfo:

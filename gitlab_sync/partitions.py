@@ -19,7 +19,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from gitlab_sync.errors import ConfigError
-from gitlab_sync.model import Approval, MergeMode, OnFailure, Partition, PipelineAnswer, PipelinePolicy
+from gitlab_sync.model import (
+    Approval,
+    MergeMode,
+    OnFailure,
+    Partition,
+    PipelineAnswer,
+    PipelinePolicy,
+    Squash,
+)
 
 LARGEST_FILE_BYTES: Final = 1_048_576
 DEEPEST_BRACKETS: Final = 20
@@ -31,6 +39,10 @@ OWN_BRANCH_PREFIX: Final = "gitlab-sync/"
 _KEY: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
 _PROJECT_PATH: Final = re.compile(r"[A-Za-z0-9_.][\w.+-]*(?:/[A-Za-z0-9_.][\w.+-]*)+")
 _BAD_IN_REF: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|^[-/.]|[/.]$|^@$")
+
+_USERNAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
+_AUTHOR_NAME: Final = re.compile(r"[^\s<>\x00-\x1f\x7f](?:[^<>\x00-\x1f\x7f]{0,98}[^\s<>\x00-\x1f\x7f])?")
+_AUTHOR_EMAIL: Final = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,189}")
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -220,6 +232,21 @@ def _label(text: str) -> str | None:
     return None
 
 
+def _username(text: str) -> str | None:
+    if not _USERNAME.fullmatch(text):
+        return "is no username; write it as in the address of the person's page, without @"
+    return None
+
+
+def _line(matching: re.Pattern[str], remedy: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not matching.fullmatch(value):
+            raise _BadField(f"{value!r} {remedy}")
+        return value
+
+    return read
+
+
 _PIPELINE_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "required": _truth,
     "skipped": _choice(PipelineAnswer),
@@ -241,6 +268,11 @@ _FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "allowed_paths": _texts(1, _path_pattern),
     "protected_paths": _texts(0, _path_pattern),
     "labels": _texts(0, _label),
+    "reviewers": _texts(0, _username),
+    "assignees": _texts(0, _username),
+    "author_name": _line(_AUTHOR_NAME, "is no name; write up to 100 characters without <, > and line ends"),
+    "author_email": _line(_AUTHOR_EMAIL, "is no e-mail address; write one such as bot@example.com"),
+    "squash": _choice(Squash),
 }
 _REQUIRED: Final[Mapping[str, str]] = {
     "project": "write the project's number or path",

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from gitlab_sync.model import Approval, MergeMode, OnFailure, Partition, PipelineAnswer, PipelinePolicy
+from gitlab_sync.model import (
+    Approval,
+    MergeMode,
+    OnFailure,
+    Partition,
+    PipelineAnswer,
+    PipelinePolicy,
+    Squash,
+)
 
 
 def record(partition: Partition) -> dict[str, Any]:
@@ -26,8 +34,9 @@ def recorded(policy: Mapping[str, Any]) -> Partition:
     known["merge"] = MergeMode(known.get("merge", MergeMode.AUTO))
     known["on_failure"] = OnFailure(known.get("on_failure", OnFailure.REQUEUE))
     known["approval"] = Approval(known.get("approval", Approval.NONE))
+    known["squash"] = Squash(known.get("squash", Squash.NEVER))
     known["pipeline"] = _pipeline(known.get("pipeline", {}))
-    for name in ("allowed_paths", "protected_paths", "labels"):
+    for name in ("allowed_paths", "protected_paths", "labels", "reviewers", "assignees"):
         if name in known:
             known[name] = tuple(known[name])
     return Partition(**known)

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gitlab_sync import policy
 from gitlab_sync.batch_writes import confirm_batch, require_won, write_fact
 from gitlab_sync.compose import Composition
 from gitlab_sync.composing import compose_on
@@ -39,6 +40,7 @@ from gitlab_sync.describe import (
     merge_request_title,
 )
 from gitlab_sync.errors import DuplicateKey, GitLabRefused, InvariantBroken, OutcomeUnknown, StaleWrite
+from gitlab_sync.gateway import Handling
 from gitlab_sync.model import BatchRow, BranchInfo, MemberRow, MergeRequestInfo, ProjectId
 from gitlab_sync.release import leftovers, release, suspects
 from gitlab_sync.states import BatchStatus
@@ -117,6 +119,8 @@ async def _create_commit(
             start_sha=batch.base_sha or "",
             message=commit_message(batch, members),
             files=composition.files,
+            author_name=batch.policy.get("author_name"),
+            author_email=batch.policy.get("author_email"),
         )
     except (OutcomeUnknown, GitLabRefused) as error:
         return await _look_at_branch(ctx, batch, members, error)
@@ -188,6 +192,7 @@ async def _create_merge_request(
     ctx: Context, batch: BatchRow, project_id: ProjectId
 ) -> MergeRequestInfo | PublishReport:
     members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
+    handling = await _handling(ctx, batch)
     await ctx.points.hit("publish.before_merge_request")
     try:
         return await ctx.gitlab.open_merge_request(
@@ -197,6 +202,7 @@ async def _create_merge_request(
             title=merge_request_title(batch, members),
             description=merge_request_description(batch, members),
             labels=tuple(batch.policy.get("labels", ())),
+            handling=handling,
         )
     except (OutcomeUnknown, GitLabRefused) as error:
         found = await _find_merge_request(ctx, batch, project_id)
@@ -205,6 +211,28 @@ async def _create_merge_request(
         if isinstance(error, GitLabRefused):
             raise
         return PublishReport(Published.LATER, str(error))
+
+
+async def _handling(ctx: Context, batch: BatchRow) -> Handling:
+    """How the policy wants the merge request treated.
+
+    A reviewer or assignee whom GitLab does not know is told and left out: a person who has left the company
+    must not stop everybody's changes.
+    """
+    ran_under = policy.recorded(batch.policy)
+    wanted = tuple(dict.fromkeys((*ran_under.reviewers, *ran_under.assignees)))
+    known = await ctx.gitlab.user_ids(wanted) if wanted else {}
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        ctx.log.warning(
+            "unknown reviewers or assignees",
+            batch_id=batch.id,
+            partition=batch.partition_key,
+            detail=f"GitLab does not know {', '.join(unknown)}: mend the partitions file",
+        )
+    reviewers = tuple(known[name] for name in ran_under.reviewers if name in known)
+    assignees = tuple(known[name] for name in ran_under.assignees if name in known)
+    return Handling(reviewers, assignees, ran_under.squash)
 
 
 async def _record_merge_request(ctx: Context, batch: BatchRow, info: MergeRequestInfo) -> None:

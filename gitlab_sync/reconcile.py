@@ -20,6 +20,7 @@ D  GitLab is away: nothing is decided, the batch is looked at again later; a dea
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -27,8 +28,9 @@ from gitlab_sync import ending, policy
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.context import Context
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, OutcomeUnknown, StaleWrite
+from gitlab_sync.gateway import MergeAnswer
 from gitlab_sync.holding import block, check_in, meaning_of, unblock
-from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
+from gitlab_sync.model import BatchId, BatchRow, MergeMode, MergeRequestInfo
 from gitlab_sync.observing import observe
 from gitlab_sync.publish import Published, publish
 from gitlab_sync.rebuild import RebuildReport, Rebuilt, rebuild, recognise
@@ -57,6 +59,10 @@ from gitlab_sync.verdict import (
 LOOKS: Final = 12
 SOON_S: Final = 2.0
 AWAY_S: Final = 5.0
+NO_TRAIN_TEXT: Final = (
+    "GitLab offers no merge train here: enable merge trains in the project (they need Premium) and let the "
+    "token merge into the target, or set `merge: auto` for the partition; then retry the batch"
+)
 
 
 class Reconciled(StrEnum):
@@ -257,9 +263,15 @@ async def _merge(ctx: Context, batch: BatchRow, sha: str) -> _Step:
     )
     await check_in(ctx, batch, ctx.settings.merge_check_s)
     await ctx.points.hit("merge.before_ask")
-    answer = await ctx.gitlab.merge(batch.project_id, batch.mr_iid, sha=sha)
+    if batch.policy.get("merge") == MergeMode.TRAIN:
+        answer = await ctx.gitlab.board_train(batch.project_id, batch.mr_iid, sha=sha)
+    else:
+        answer = await ctx.gitlab.merge(batch.project_id, batch.mr_iid, sha=sha)
     await ctx.points.hit("merge.asked")
     ctx.log.info("merge asked", batch_id=batch.id, mr_iid=batch.mr_iid, head_sha=sha, outcome=answer)
+    if answer is MergeAnswer.NO_TRAIN:
+        asked = replace(batch, version=batch.version + 1)
+        return await _block(ctx, asked, BlockReason.TRAIN_UNAVAILABLE, NO_TRAIN_TEXT)
     return Reconciled.WAITING
 
 

@@ -6,8 +6,8 @@ present only: it remembers nothing but the facts on the batch row.
 
 In this order: what GitLab has finished (merged wins over everything, then closed, then gone), the deadline,
 a head that is not ours, conflicts, the pipeline of exactly our head, and last what GitLab says about
-merging. Mode `manual` leaves the merge to people; `train` is treated the same for now: nothing here uses
-GitLab's merge trains.
+merging. Mode `manual` leaves the merge to people; `train` boards GitLab's merge train once the pipeline is
+green, and from there on GitLab merges.
 
 Races considered:
 A  merged in the second before the deadline, seen after it: merged wins, the deadline is looked at later.
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final, assert_never
+from typing import Final
 
 from gitlab_sync.model import (
     BatchRow,
@@ -38,9 +38,9 @@ from gitlab_sync.model import (
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.verdict.obstacles import (
     STATUS_CI_RUNS,
-    STATUS_MERGEABLE,
-    STATUS_MISFIT,
     STATUS_WAITS,
+    mergeables,
+    misfits,
     obstacle,
 )
 from gitlab_sync.verdict.pipelines import counted_pipeline, judge_pipeline
@@ -56,6 +56,7 @@ from gitlab_sync.verdict.values import (
     Publish,
     Rebuild,
     Recognise,
+    Ride,
     Settle,
     SettleReason,
     Unblock,
@@ -64,7 +65,11 @@ from gitlab_sync.verdict.values import (
     WaitReason,
 )
 
-_DECIDED_HERE: Final = frozenset(BlockReason) - {BlockReason.FOREIGN_BRANCH, BlockReason.PUBLISH_REFUSED}
+_DECIDED_HERE: Final = frozenset(BlockReason) - {
+    BlockReason.FOREIGN_BRANCH,
+    BlockReason.PUBLISH_REFUSED,
+    BlockReason.TRAIN_UNAVAILABLE,
+}
 
 
 def decide(observation: Observation, policy: Partition, patience: Patience | None = None) -> Verdict:
@@ -77,7 +82,7 @@ def decide(observation: Observation, policy: Partition, patience: Patience | Non
     finished = _finished(batch, shown, policy)
     if finished is not None:
         return finished
-    verdict = _open(batch, shown, policy, patience or Patience())
+    verdict = _open(observation, shown, policy, patience or Patience())
     if batch.is_past_deadline and not _outlives_the_deadline(batch, verdict):
         return GiveUp(SettleReason.TIMED_OUT, _fate_of_the_late(policy))
     pipeline = counted_pipeline(batch, shown)
@@ -132,7 +137,10 @@ def _merged(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Sett
     return Settle(BatchStatus.SUCCEEDED, SettleReason.MERGED, landed)
 
 
-def _open(batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience: Patience) -> Verdict:
+def _open(
+    observation: Observation, shown: MergeRequestInfo, policy: Partition, patience: Patience
+) -> Verdict:
+    batch = observation.batch
     if shown.state == "locked":
         return _locked(batch, shown, patience)
     if shown.state != "opened":
@@ -140,15 +148,13 @@ def _open(batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience:
     changed = _changed(batch, shown, policy)
     if changed is not None:
         return changed
-    if shown.detailed_merge_status in STATUS_MISFIT:
+    if observation.ride is Ride.ON:
+        return Wait(WaitReason.ON_TRAIN)
+    if shown.detailed_merge_status in misfits(policy.merge):
         return _misfit(batch, patience)
-    match policy.merge:
-        case MergeMode.MANUAL | MergeMode.TRAIN:
-            return Wait(WaitReason.PEOPLE)
-        case MergeMode.AUTO:
-            return judge_pipeline(batch, shown, policy, patience) or _merge(batch, shown, patience)
-        case _:
-            assert_never(policy.merge)
+    if policy.merge is MergeMode.MANUAL:
+        return Wait(WaitReason.PEOPLE)
+    return judge_pipeline(batch, shown, policy, patience) or _merge(observation, shown, policy, patience)
 
 
 def _locked(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verdict:
@@ -186,20 +192,29 @@ def _misfit(batch: BatchRow, patience: Patience) -> Verdict:
     return GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT)
 
 
-def _merge(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verdict:
-    status = shown.detailed_merge_status
+def _merge(
+    observation: Observation, shown: MergeRequestInfo, policy: Partition, patience: Patience
+) -> Verdict:
+    batch, status = observation.batch, shown.detailed_merge_status
     if status in STATUS_WAITS:
         return Wait(WaitReason.GITLAB_CHECKING)
     if status == STATUS_CI_RUNS:
         return Wait(WaitReason.PIPELINE_RUNNING)
-    if status not in STATUS_MERGEABLE or shown.sha is None:
+    if status not in mergeables(policy.merge) or shown.sha is None:
         return obstacle(status)
     asked_s = batch.merge_asked_age_s
     if asked_s is not None and asked_s < patience.merge_again_s:
         return Wait(WaitReason.MERGE_ASKED)
+    if observation.ride is Ride.OFF and batch.merge_asks >= patience.boardings:
+        return Block(BlockReason.TRAIN_LEFT, _why_it_left(batch, shown))
     if batch.merge_asks >= patience.merge_asks:
         return Block(BlockReason.MERGE_REFUSED, f"asked {batch.merge_asks} times; may the token merge here?")
     return Merge(shown.sha)
+
+
+def _why_it_left(batch: BatchRow, shown: MergeRequestInfo) -> str:
+    why = f"merge_error is {shown.merge_error}" if shown.merge_error else "GitLab says no reason"
+    return f"boarded {batch.merge_asks} times and taken off again: {why}"
 
 
 def _while_blocked(batch: BatchRow, verdict: Verdict) -> Verdict:

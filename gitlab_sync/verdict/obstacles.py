@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gitlab_sync.model import MergeMode
 from gitlab_sync.verdict.values import Block, BlockReason
 
 FIELD: Final = "detailed_merge_status"
@@ -17,7 +18,8 @@ STATUS_WAITS: Final = frozenset({"preparing", "checking", "unchecked", "approval
 STATUS_MERGEABLE: Final = frozenset({"mergeable", "can_be_merged"})
 STATUS_CI_RUNS: Final = "ci_still_running"
 # The target moved under us, or one of the two branches is gone: a look at both tells which.
-STATUS_MISFIT: Final = frozenset({"conflict", "need_rebase", "broken_status", "commits_status"})
+STATUS_REBASE: Final = "need_rebase"
+STATUS_MISFIT: Final = frozenset({"conflict", STATUS_REBASE, "broken_status", "commits_status"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,16 @@ _OBSTACLES: Final[Mapping[str, _Obstacle]] = {
     "locked_lfs_files": _FILES,
     "merge_time": _Obstacle(BlockReason.SCHEDULED, "somebody set a time before which it is not merged"),
 }
+
+
+def misfits(mode: MergeMode) -> frozenset[str]:
+    """The words for "does not fit on the target as it is now". A train rebases by itself."""
+    return STATUS_MISFIT - {STATUS_REBASE} if mode is MergeMode.TRAIN else STATUS_MISFIT
+
+
+def mergeables(mode: MergeMode) -> frozenset[str]:
+    """The words for "nothing is in the way"."""
+    return STATUS_MERGEABLE | {STATUS_REBASE} if mode is MergeMode.TRAIN else STATUS_MERGEABLE
 
 
 def obstacle(status: str) -> Block:

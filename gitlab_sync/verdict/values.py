@@ -21,12 +21,13 @@ class WaitReason(StrEnum):
     GITLAB_CHECKING = "gitlab_checking"  # GitLab has not made up its mind about the MR
     MERGE_ASKED = "merge_asked"  # we asked a moment ago
     MERGING = "merging"  # the MR is locked: GitLab is at it
-    PEOPLE = "people"  # merge mode manual or train
+    PEOPLE = "people"  # merge mode manual
+    ON_TRAIN = "on_train"  # GitLab's merge train has it
     STILL_BLOCKED = "still_blocked"
 
 
 class BlockReason(StrEnum):
-    """Why a batch is BLOCKED: somebody has to do something. The last four come from others than `decide`."""
+    """Why a batch is BLOCKED: somebody has to do something. The last five come from others than `decide`."""
 
     FOREIGN_PUSH = "foreign_push"
     SOURCE_GONE = "source_gone"  # our branch holds no commit
@@ -43,6 +44,7 @@ class BlockReason(StrEnum):
     FILES_LOCKED = "files_locked"
     SCHEDULED = "scheduled"  # not before a time that somebody set
     PIPELINE_DEMANDED = "pipeline_demanded"  # by the project, where our policy would merge without
+    TRAIN_LEFT = "train_left"  # GitLab took it off the merge train, more than once
     NEEDS_ACTION = "needs_action"  # something this version does not know
     PIPELINE_FAILED = "pipeline_failed"
     PIPELINE_SKIPPED = "pipeline_skipped"
@@ -53,6 +55,7 @@ class BlockReason(StrEnum):
     ACCESS_REFUSED = "access_refused"  # the token is dead, or may not do this
     PROJECT_GONE = "project_gone"  # gone, moved, or out of the token's sight
     PUBLISH_REFUSED = "publish_refused"
+    TRAIN_UNAVAILABLE = "train_unavailable"  # the project has no merge trains
 
 
 class SettleReason(StrEnum):
@@ -101,12 +104,21 @@ class NotPublished:
     """The batch has no recorded MR, so there is nothing to look at."""
 
 
+class Ride(StrEnum):
+    """Whether the MR is on a merge train. UNASKED: it never boarded, so nobody asked."""
+
+    UNASKED = "unasked"
+    ON = "on"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """A batch and what GitLab shows of its MR. None: it has one, and GitLab says there is none."""
 
     batch: BatchRow
     merge_request: MergeRequestInfo | NotPublished | None
+    ride: Ride = Ride.UNASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,7 @@ class Patience:
     pipeline_appears_s: float = 60
     merge_again_s: float = 30
     merge_asks: int = 5
+    boardings: int = 2
     attempts: int = 4  # the first push and three rebuilds
     locked_s: float = 900
 
@@ -138,7 +151,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Ask GitLab to merge exactly this head."""
+    """Ask GitLab to merge exactly this head; in mode train: to take it on the merge train."""
 
     sha: str
     pipeline_id: int | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gitlab_sync.errors import ConfigError
-from gitlab_sync.model import Approval, MergeMode, OnFailure, PipelineAnswer
+from gitlab_sync.model import Approval, MergeMode, OnFailure, PipelineAnswer, Squash
 from gitlab_sync.partitions import load_partitions, parse_partitions
 
 WHOLE = """
@@ -27,6 +27,11 @@ partitions:
     allowed_paths: ["access/**"]
     protected_paths: ["access/root.yaml"]
     labels: [gitlab-sync, "two words"]
+    reviewers: [rita, o.lga]
+    assignees: [anna]
+    author_name: Access Bot
+    author_email: access-bot@example.com
+    squash: project
   dns:
     project: infra/dns-zones
     target_branch: release/1.x
@@ -62,6 +67,9 @@ def test_every_field_of_the_documentation_is_read() -> None:
     assert access.pipeline.missing is PipelineAnswer.FAIL
     assert access.protected_paths == ("access/root.yaml",)
     assert access.labels == ("gitlab-sync", "two words")
+    assert (access.reviewers, access.assignees) == (("rita", "o.lga"), ("anna",))
+    assert (access.author_name, access.author_email) == ("Access Bot", "access-bot@example.com")
+    assert access.squash is Squash.PROJECT
     assert partitions["dns"].project == "infra/dns-zones"
     assert partitions["dns"].max_batch == 100
 
@@ -74,6 +82,16 @@ def test_every_field_of_the_documentation_is_read() -> None:
         ("project", "true", "write its number"),
         ("project", "no-slash", "write its number"),
         ("project", "https://gitlab.example/a/b", "write its number"),
+        ("reviewers", "['@rita']", "without @"),
+        ("reviewers", "rita", "square brackets"),
+        ("assignees", "['a b']", "without @"),
+        ("author_name", "'<Bot>'", "write up to 100 characters"),
+        ("author_name", "' Bot'", "write up to 100 characters"),
+        ("author_name", '"B\\not"', "write up to 100 characters"),
+        ("author_name", "7", "write up to 100 characters"),
+        ("author_email", "bot", "such as bot@example.com"),
+        ("author_email", "'Bot <bot@example.com>'", "such as bot@example.com"),
+        ("squash", "always", "choose one of never, project"),
         ("target_branch", "[main]", "branch name that Git accepts"),
         ("target_branch", "a..b", "branch name that Git accepts"),
         ("target_branch", "-d", "branch name that Git accepts"),

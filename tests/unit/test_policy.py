@@ -7,7 +7,15 @@ from dataclasses import fields
 
 import pytest
 
-from gitlab_sync.model import Approval, MergeMode, OnFailure, Partition, PipelineAnswer, PipelinePolicy
+from gitlab_sync.model import (
+    Approval,
+    MergeMode,
+    OnFailure,
+    Partition,
+    PipelineAnswer,
+    PipelinePolicy,
+    Squash,
+)
 from gitlab_sync.policy import record, recorded
 
 PLAIN = Partition(key="p", project=42, target_branch="main")
@@ -32,6 +40,11 @@ UNUSUAL = Partition(
     allowed_paths=("a/**", "b"),
     protected_paths=("c",),
     labels=(),
+    reviewers=("rita",),
+    assignees=("anna", "olga"),
+    author_name="Bot",
+    author_email="bot@example.com",
+    squash=Squash.PROJECT,
 )
 
 

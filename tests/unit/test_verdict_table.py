@@ -56,7 +56,6 @@ from tests.support.looks import (
 )
 
 MANUAL = replace(AUTO, merge=MergeMode.MANUAL)
-TRAIN = replace(AUTO, merge=MergeMode.TRAIN)
 BLOCKS = replace(AUTO, on_failure=OnFailure.BLOCK)
 FAILS = replace(AUTO, on_failure=OnFailure.FAIL)
 UNREQUIRED = replace(AUTO, pipeline=PipelinePolicy(required=False))
@@ -280,7 +279,6 @@ ROWS: dict[str, Row] = {
         FOREIGN,
     ),
     "manual_is_rebuilt_after_a_conflict": (RUNNING, shown("conflict"), MANUAL, Rebuild(7)),
-    "train_is_left_to_people_for_now": (RUNNING, OPENED, TRAIN, Wait(WaitReason.PEOPLE, 7)),
     # blocked
     "a_conflict_frees_a_blocked_one_to_be_rebuilt": (
         blocked(BlockReason.APPROVAL_MISSING),
