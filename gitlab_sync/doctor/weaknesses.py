@@ -113,6 +113,13 @@ def _locks(settings: Mapping[str, str]) -> Iterator[Finding]:
             "it is OFF: each deadlock holds both sides until a lock wait times out",
             "set it to ON",
         )
+    autoinc = settings.get("innodb_autoinc_lock_mode", "2")
+    if autoinc != "2":
+        yield _problem(
+            "innodb_autoinc_lock_mode",
+            f"it is {autoinc}: a submit that waits for its twin makes every other submit wait",
+            "set it to 2 in the server's option file and restart the server",
+        )
 
 
 def _problem(subject: str, detail: str, remedy: str) -> Finding:

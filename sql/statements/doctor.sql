@@ -6,7 +6,7 @@
 -- index: none: reads no table
 SHOW GLOBAL VARIABLES WHERE Variable_name IN
   ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_format', 'innodb_doublewrite', 'innodb_deadlock_detect',
-   'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency',
+   'innodb_autoinc_lock_mode', 'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency',
    'performance_schema');
 
 -- name: doctor_lock_limits

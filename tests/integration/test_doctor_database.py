@@ -44,6 +44,7 @@ WEAK: Final = (
     "--binlog-format=STATEMENT",
     "--innodb-doublewrite=OFF",
     "--innodb-deadlock-detect=OFF",
+    "--innodb-autoinc-lock-mode=1",
 )
 
 
@@ -224,7 +225,7 @@ async def test_weak_settings_are_named_each_with_its_remedy(make_private_server:
 async def test_a_healthy_server_is_healthy_and_a_clock_that_is_off_is_not(
     make_private_server: MakePrivateServer,
 ) -> None:
-    """A server as it is installed has no finding; exit 0. The same one ten seconds off has one; exit 1."""
+    """A private server, otherwise as installed: no finding, exit 0. Ten seconds off: one, exit 1."""
     server = make_private_server()
     server.address.create_database("sync")
     async with database(server.dsn("sync")) as db:

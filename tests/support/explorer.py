@@ -41,7 +41,7 @@ from tests.support.explorer_steps import Actor, Where
 
 Work = Callable[[Context], Awaitable[object]]
 
-COMMIT_SIZED: Final = 40  # orders of one exploration in `make test`: about three seconds on two idle cores
+COMMIT_SIZED: Final = 30  # orders of one exploration in `make test`: two seconds on idle cores
 MOST: Final = int(os.environ.get("EXPLORER_ORDERS", "0"))
 TEST_LIMIT_S: Final = max(120, MOST)  # a second for an order, many times what it takes
 LIMIT_S: Final = 30.0  # for anything to happen at all

@@ -93,6 +93,8 @@ def test_a_report_without_a_deadlock_has_none() -> None:
         ({"log_bin": "1", "binlog_format": "STATEMENT"}, ["binlog_format"]),
         ({"innodb_doublewrite": "DETECT_ONLY"}, ["innodb_doublewrite"]),
         ({"innodb_deadlock_detect": "OFF"}, ["innodb_deadlock_detect"]),
+        ({"innodb_autoinc_lock_mode": "1"}, ["innodb_autoinc_lock_mode"]),
+        ({"innodb_autoinc_lock_mode": "2"}, []),
         ({"wsrep_on": "ON"}, ["wsrep_on"]),
         ({"wsrep_on": "OFF"}, []),
         ({"group_replication_group_name": "", "group_replication_single_primary_mode": "OFF"}, []),
