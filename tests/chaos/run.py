@@ -66,14 +66,14 @@ PARTS: Final = (
         "storm",
         "cancellation storm",
         ("tests/crash/test_cancellation_storm.py",),
-        {"STORM_OPERATIONS": "100000"},
+        {"STORM_OPERATIONS": "50000"},  # on each server
         420,
     ),
     Part(
         "races",
         "settlement races",
         ("tests/races/test_ten_thousand_settlements.py",),
-        {"SETTLEMENT_RACES": "10000"},
+        {"SETTLEMENT_RACES": "5000"},  # on each server
         300,
     ),
     Part(

@@ -26,16 +26,16 @@ PAUSE_S: Final = 0.1
 SIZES: Final = Sizes(
     kills=5,
     again_s=2,
-    restarts_s=60,
+    restarts_s=45,
     restart_pause_s=(5, 15),
-    connections_killed_s=20,
+    connections_killed_s=15,
     exhausted_s=5,
     idle=300,
     read_only_s=5,
     frozen_s=10,
     survivor_acknowledges=200,
     replica_kills=6,
-    deadlocks_s=10,
+    deadlocks=5,
 )
 
 

@@ -48,7 +48,7 @@ SIZES: Final = Sizes(
     frozen_s=0,
     survivor_acknowledges=20,
     replica_kills=0,
-    deadlocks_s=0,
+    deadlocks=0,
 )
 
 

@@ -27,7 +27,7 @@ from tests.support.road import until
 from tests.support.scorecard import Score
 
 _TRAILER: Final = re.compile(r"^GitLab-Sync-Batch: (\S+)$", re.MULTILINE)
-_LIMIT_S: Final = 90.0
+_LIMIT_S: Final = 180.0
 _PATIENCE_S: Final = 3.0
 _OVER: Final = (
     "SELECT NOT EXISTS (SELECT 1 FROM merge_batch WHERE next_check_at < '9999-01-01')"

@@ -19,14 +19,19 @@ import pymysql
 
 from gitlab_sync.sandbox.database import DatabaseAddress, Flavour
 from gitlab_sync.sandbox.database.server import Ending
-from tests.support.chaos_stack import LIVE, Admin, ChaosStack, connections, kill_connections
+from tests.support.barriers import LockWatch
+from tests.support.chaos_stack import DATABASE, Admin, ChaosStack, connections, kill_connections
 from tests.support.chaos_writers import Load
+from tests.support.road import until
 
 KILL_EVERY_S: Final = 0.2
 _TOO_MANY: Final = 1040
 _LEAST_CONNECTIONS: Final = 10  # MariaDB takes no smaller limit
 _ROUNDS: Final = 200
 _WEIGHT: Final = 2000
+_STAND_S: Final = 2.0  # less than a lock's wait: who waits for us is not to give up by itself
+_LOOK_AGAIN_S: Final = 0.01
+_QUARREL_LIMIT_S: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Sizes:
     frozen_s: float
     survivor_acknowledges: int
     replica_kills: int
-    deadlocks_s: float
+    deadlocks: int
 
 
 @dataclass(slots=True)
@@ -157,18 +162,20 @@ async def replicas_killed_in_turn(on: Field) -> None:
 
 
 async def deadlocks_provoked(on: Field) -> None:
-    """A session takes rows that are on the move in the wrong order, and is too heavy to be the victim."""
+    """A session takes a batch's operations before the batch, and is too heavy to be the victim."""
+    before = await asyncio.to_thread(_deadlocks_of, on.stack)
+
+    async def are_enough() -> bool:
+        return await asyncio.to_thread(_deadlocks_of, on.stack) - before >= on.sizes.deadlocks
+
     ended = threading.Event()
-    before = _deadlocks_of(on.stack)
     quarrel = asyncio.create_task(asyncio.to_thread(_quarrel, on.stack, ended))
     try:
-        await asyncio.sleep(on.sizes.deadlocks_s)
+        await until(are_enough, f"{on.sizes.deadlocks} deadlocks whose victims we were", _QUARREL_LIMIT_S)
     finally:
         ended.set()
-        own = await quarrel
-    ours = _deadlocks_of(on.stack) - before
-    print(f"deadlocks: ours {ours:.0f}, the quarreller's {own}")
-    assert ours > 0
+        print(f"the quarreller itself was the victim {await quarrel} times")
+    await on.load.until_more(20)
 
 
 @contextmanager
@@ -204,16 +211,17 @@ def _deadlocks_of(stack: ChaosStack) -> float:
 
 
 def _quarrel(stack: ChaosStack, ended: threading.Event) -> int:
-    """Take operations before their batch, again and again; how often this side was the victim."""
+    """Stand in the way of settlements, again and again; how often this side was the victim."""
     own = 0
-    with stack.admin() as run:
+    with stack.admin() as run, closing(stack.server.connect(DATABASE)) as connection:
+        watch = LockWatch(connection)
         run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         run("CREATE TABLE quarrel (id INT PRIMARY KEY, n INT NOT NULL)")
         numbers = ", ".join(f"({number}, 0)" for number in range(_WEIGHT))
         run(f"INSERT INTO quarrel (id, n) VALUES {numbers}")
         while not ended.is_set():
             try:
-                _take_in_the_wrong_order(run)
+                _take_in_the_wrong_order(run, watch)
             except pymysql.OperationalError as error:
                 if error.args[0] not in (1205, 1213):
                     raise
@@ -223,15 +231,19 @@ def _quarrel(stack: ChaosStack, ended: threading.Event) -> int:
     return own
 
 
-def _take_in_the_wrong_order(run: Admin) -> None:
+def _take_in_the_wrong_order(run: Admin, watch: LockWatch) -> None:
+    """Take operations of an active batch, wait until somebody waits for them, want the batch too."""
+    batches = run("SELECT id FROM merge_batch WHERE status = 1 LIMIT 1")
+    if not batches:
+        time.sleep(_LOOK_AGAIN_S)
+        return
     run("BEGIN")
     run("UPDATE quarrel SET n = n + 1")
-    for (number,) in run(_MOVING, (LIVE,)):
-        run("SELECT id FROM operation WHERE id = %s FOR UPDATE", (number,))
-    for (number,) in run("SELECT id FROM merge_batch WHERE status IN (1, 4) OR next_check_at < '9999-01-01'"):
-        run("SELECT id FROM merge_batch WHERE id = %s FOR UPDATE", (number,))
-
-
-_MOVING: Final = (
-    "SELECT id FROM operation WHERE partition_key = %s AND status IN (2, 3) ORDER BY id DESC LIMIT 50"
-)
+    for member in run("SELECT operation_id FROM merge_batch_request WHERE batch_id = %s", batches[0]):
+        run("SELECT id FROM operation WHERE operation_id = %s FOR UPDATE", member)
+    give_up_at = time.monotonic() + _STAND_S
+    while time.monotonic() < give_up_at:
+        if watch.waiting():
+            run("SELECT id FROM merge_batch WHERE id = %s FOR UPDATE", batches[0])
+            return
+        time.sleep(_LOOK_AGAIN_S)

@@ -20,7 +20,7 @@ from tests.support.chaos_writers import Clients, Ledger, clients_of
 from tests.support.road import BOT_TOKEN, QUICK
 from tests.support.scorecard import LEAST_RECOVERY
 
-PACE: Final = Pace(before=40, after=25, most=90)
+PACE: Final = Pace(before=35, after=22, most=80)
 
 
 class Rig:
