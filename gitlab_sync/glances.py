@@ -6,11 +6,11 @@ an earlier row of the same list. So a glance never decides anything; it either l
 a look. What is remembered lives in one process; losing it costs a look at each batch.
 
 What a list can prove depends on what the batch waits for (`Sight`):
-- people, or a merge that is under way: whatever ends it moves the merge request's own row.
-- a pipeline: a pipeline's status is in no merge request's row, so the newest pipelines of the project are
+- people: whatever they do moves the merge request's own row.
+- a pipeline that runs: its status is in no merge request's row, so the newest pipelines of the project are
   read too, one more call for all.
-- anything else (GitLab's check, a merge just asked for, a pipeline that has not appeared, a lost token):
-  a look each time; these do not last.
+- anything else (GitLab's check, a merge that was asked for or goes on, a pipeline that has not appeared, a
+  lost token): a look each time; these do not last, or end by time alone.
 A mergeability that changes alone (a conflict with the target) may move no row that a list shows, its merge
 status being cached for hours; so rest is trusted for a limited time, a short one where somebody has to do
 something.
@@ -49,6 +49,7 @@ from gitlab_sync.verdict import BlockReason, Observation, Verdict, Wait, WaitRea
 MOST_REMEMBERED: Final = 5_000
 LATE_WRITES: Final = timedelta(seconds=30)
 SPARED_TOUCHES: Final = timedelta(seconds=90)  # GitLab's minute, and what two clocks may differ
+_STILL: Final = frozenset({"success", "failed", "canceled", "skipped", "manual"})
 TRUSTED_POLLS: Final = 100
 TRUSTED_POLLS_WHILE_BLOCKED: Final = 10  # what unblocks it may show in no list
 
@@ -65,7 +66,6 @@ class Sight(StrEnum):
 # was mended, a branch that came back), or by what nobody thought of: looked at each time.
 _WAITS: Final[Mapping[WaitReason, Sight]] = {
     WaitReason.PEOPLE: Sight.MERGE_REQUEST,
-    WaitReason.MERGING: Sight.MERGE_REQUEST,
     WaitReason.PIPELINE_RUNNING: Sight.PIPELINE,
 }
 _BLOCKS: Final[Mapping[str, Sight]] = {
@@ -167,6 +167,8 @@ class Glances:
         batch, shown = observation.batch, observation.merge_request
         is_blocked = verdict.reason is WaitReason.STILL_BLOCKED
         is_confirmed = isinstance(shown, MergeRequestInfo) and glance is not None and agrees(glance, shown)
+        if verdict.reason is WaitReason.PIPELINE_RUNNING:
+            is_confirmed &= isinstance(shown, MergeRequestInfo) and has_running_pipeline(shown)
         if is_blocked and glance is not None:
             changed_at = glance.row.updated_at
             is_confirmed &= changed_at is not None and self._wall() - changed_at > SPARED_TOUCHES
@@ -222,6 +224,11 @@ def agrees(glance: Glance, shown: MergeRequestInfo) -> bool:
     if pipeline is None:
         return not statuses
     return statuses.get(pipeline.id, pipeline.status) == pipeline.status
+
+
+def has_running_pipeline(shown: MergeRequestInfo) -> bool:
+    """Say whether the head pipeline has to move yet: then its row will tell when the wait is over."""
+    return shown.head_pipeline is not None and shown.head_pipeline.status not in _STILL
 
 
 def _pipelines_unmoved(before: Glance, now: Glance) -> bool:

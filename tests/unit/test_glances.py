@@ -123,6 +123,14 @@ def test_a_pipeline_that_moved_asks_for_a_look(glances: Glances, now: ListedPipe
     assert not does_rest(glances, glance(page(now, since=None)))
 
 
+def test_gitlab_says_that_ci_runs_while_the_pipeline_is_green(glances: Glances) -> None:
+    """Nothing in the list would move when it has made up its mind: the batch is looked at."""
+    green = glance(page(replace(PIPELINE, status="success"), since=None))
+    glances.took(RUNNING.id, green)
+    look(glances, piped("success"))
+    assert not does_rest(glances, green)
+
+
 def test_somebody_elses_pipeline_wakes_nobody(glances: Glances) -> None:
     """!31 is not !3, and a branch of another name is not ours."""
     glances.took(RUNNING.id, glance())
@@ -247,7 +255,7 @@ def test_pipelines_that_nobody_read_prove_nothing_about_a_pipeline(glances: Glan
 @pytest.mark.parametrize("reason", WaitReason)
 def test_every_wait_has_its_sight(reason: WaitReason) -> None:
     """What does not last, and what nobody thought of, is looked at."""
-    lists_do = {WaitReason.PEOPLE, WaitReason.MERGING, WaitReason.PIPELINE_RUNNING}
+    lists_do = {WaitReason.PEOPLE, WaitReason.PIPELINE_RUNNING}
     assert (sight_of(reason, None) is not Sight.LOOK) == (reason in lists_do)
 
 
