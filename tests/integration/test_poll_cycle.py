@@ -12,12 +12,13 @@ from gitlab_sync import poller
 from gitlab_sync.glances import TRUSTED_POLLS
 from gitlab_sync.model import MergeMode, MrIid
 from gitlab_sync.sandbox.simulator import Running
+from gitlab_sync.service import Engine
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches
 from tests.conftest import MakeConnection
 from tests.support.engine import engine_context, gitlab_client
 from tests.support.polling import Cycles, active, merge_request_of, teams
-from tests.support.road import BOT_TOKEN, PATH, batch_of
+from tests.support.road import BOT_TOKEN, LIMIT_S, PATH, batch_of
 from tests.support.tables import column, count
 
 LIST: Final = "GET /merge_requests"
@@ -198,3 +199,18 @@ async def test_an_empty_table_has_no_due_time(database_url: str) -> None:
     """Nothing to wait for but the next tick."""
     async with engine_context(database_url) as ctx:
         assert await ctx.db.read("due_peek", batches.next_due_s) is None
+
+
+async def test_the_poller_comes_back_at_once_for_the_next_due_time_and_sleeps_until_then(
+    stage: Stage,
+) -> None:
+    """After a cycle it asks again when something is due, and stays away until that very moment."""
+    async with stage(1) as cycles:
+        engine = Engine(cycles.ctx)
+        with cycles.connection.cursor() as cursor:
+            cursor.execute("UPDATE merge_batch SET next_check_at = '2026-01-01'")
+        assert await engine._poll_step() == 0
+        until_due_s = await engine._poll_step()
+        assert until_due_s is not None
+        assert 0 < until_due_s <= cycles.ctx.settings.poll_interval_s
+        await engine._looks.drain(LIMIT_S)
