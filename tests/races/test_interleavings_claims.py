@@ -16,7 +16,16 @@ from gitlab_sync.rounds import RoundResult, run_round
 from gitlab_sync.states import OperationStatus, Via
 from tests.conftest import MakeConnection
 from tests.support.engine import PARTITION, enqueue, new_request, partition
-from tests.support.explorer import TEST_LIMIT_S, Check, Explored, Order, OrderFailed, explore
+from tests.support.explorer import (
+    COMMIT_SIZED,
+    TEST_LIMIT_S,
+    UNTIL_FOUND,
+    Check,
+    Explored,
+    Order,
+    OrderFailed,
+    explore,
+)
 from tests.support.explorer_stage import Stage, staged
 from tests.support.guards import weaken_key, weaken_statement
 from tests.support.replicas import claim_on
@@ -52,11 +61,11 @@ def one_of_them_claimed(stage: Stage) -> Check:
     return check
 
 
-async def claim_beside_claim(stage: Stage) -> Explored:
+async def claim_beside_claim(stage: Stage, orders: int = COMMIT_SIZED) -> Explored:
     """Two schedulers, one of which looks first."""
     await enqueue(stage.keeper, WAITING)
     works = {"claim": claim_on, "round": manual_round}
-    return await explore(stage, works, one_of_them_claimed(stage))
+    return await explore(stage, works, one_of_them_claimed(stage), orders=orders)
 
 
 async def test_two_claims_in_any_order_make_one_batch(database_url: str, connect: MakeConnection) -> None:
@@ -73,7 +82,7 @@ async def test_without_the_slot_the_explorer_finds_two_batches(
     weaken_key(connect(), "merge_batch", "uk_active_slot")
     async with staged(database_url, connect(), ALONE) as stage:
         with pytest.raises(OrderFailed, match="2"):
-            await claim_beside_claim(stage)
+            await claim_beside_claim(stage, UNTIL_FOUND)
 
 
 async def submit_beside_claim(stage: Stage) -> Explored:
@@ -122,7 +131,7 @@ async def test_with_gap_locks_as_well_the_explorer_finds_the_submit_waiting(
         assert "submit" in (await submit_beside_claim(stage)).blocked_actors()
 
 
-async def close_beside_claim(stage: Stage) -> Explored:
+async def close_beside_claim(stage: Stage, orders: int = COMMIT_SIZED) -> Explored:
     """A requester withdraws the first of what waits while a scheduler claims."""
     withdrawn, *_ = await enqueue(stage.keeper, WAITING)
 
@@ -135,7 +144,7 @@ async def close_beside_claim(stage: Stage) -> Explored:
         require_withdrawn_or_claimed(stage, withdrawn, was_closed=was_closed)
         assert (report.result, report.members) == (CLAIMED, WAITING - was_closed)
 
-    return await explore(stage, {"close": close_it, "claim": claim_on}, check)
+    return await explore(stage, {"close": close_it, "claim": claim_on}, check, orders=orders)
 
 
 def require_withdrawn_or_claimed(stage: Stage, operation_id: OperationId, *, was_closed: bool) -> None:
@@ -166,7 +175,7 @@ async def test_without_the_guard_of_the_withdrawal_the_explorer_finds_a_claimed_
     )
     async with staged(database_url, connect()) as stage:
         with pytest.raises(OrderFailed):
-            await close_beside_claim(stage)
+            await close_beside_claim(stage, UNTIL_FOUND)
 
 
 async def test_a_claim_a_withdrawal_and_a_submit_in_any_order(

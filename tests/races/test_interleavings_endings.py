@@ -28,13 +28,24 @@ from gitlab_sync.settlement import Ending
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from tests.conftest import MakeConnection
 from tests.support.engine import enqueue, partition
-from tests.support.explorer import TEST_LIMIT_S, Explored, Order, OrderFailed, Work, explore
+from tests.support.explorer import (
+    COMMIT_SIZED,
+    TEST_LIMIT_S,
+    UNTIL_FOUND,
+    Explored,
+    Order,
+    OrderFailed,
+    Work,
+    explore,
+)
 from tests.support.explorer_stage import Stage, staged
 from tests.support.one_merge_request import IID, OneMergeRequest, published
 from tests.support.replicas import PROJECT, batch_of
 from tests.support.tables import column
 
 pytestmark = pytest.mark.timeout(TEST_LIMIT_S)
+
+Way = Callable[[Context, BatchRow], Awaitable[object]]
 
 MEMBERS = 2
 LOOKS = 3
@@ -62,8 +73,8 @@ class Scene:
     async def begin_anew(self) -> None:
         self.gitlab.begin_anew()
 
-    async def explore(self, works: Mapping[str, Work]) -> Explored:
-        return await explore(self.stage, works, self.check, prepare=self.begin_anew)
+    async def explore(self, works: Mapping[str, Work], orders: int) -> Explored:
+        return await explore(self.stage, works, self.check, prepare=self.begin_anew, orders=orders)
 
     async def check(self, _order: Order) -> None:
         """Look until nothing follows any more: then database and GitLab agree, and it was told once."""
@@ -111,7 +122,7 @@ async def changing_minds(ctx: Context, _batch: BatchRow) -> None:
     await cast("OneMergeRequest", ctx.gitlab).somebody_merges()
 
 
-async def end_by(stage: Stage, **ways: Callable[[Context, BatchRow], Awaitable[object]]) -> Explored:
+async def end_by(stage: Stage, *, orders: int = COMMIT_SIZED, **ways: Way) -> Explored:
     """Every one of `ways` at once, on a fresh published batch; overdue if there is a sweep."""
     await enqueue(stage.keeper, MEMBERS)
     batch = await published(stage.keeper)
@@ -119,10 +130,10 @@ async def end_by(stage: Stage, **ways: Callable[[Context, BatchRow], Awaitable[o
         make(stage, "deadline_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
     make(stage, "next_check_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
     works = {name: partial(_on, batch, way) for name, way in ways.items()}
-    return await Scene(stage, batch).explore(works)
+    return await Scene(stage, batch).explore(works, orders)
 
 
-async def _on(batch: BatchRow, way: Callable[[Context, BatchRow], Awaitable[object]], ctx: Context) -> object:
+async def _on(batch: BatchRow, way: Way, ctx: Context) -> object:
     return await way(ctx, batch)
 
 
@@ -167,7 +178,7 @@ async def test_with_the_branch_left_until_later_the_explorer_finds_a_failed_batc
     monkeypatch.setattr(ending, "_delete_branch_now", leave_it)
     async with staged(database_url, connect(), BY_PEOPLE) as stage:
         with pytest.raises(OrderFailed, match="FAILED, but GitLab says merged"):
-            await end_by(stage, sweep=sweeping, person=changing_minds)
+            await end_by(stage, sweep=sweeping, person=changing_minds, orders=UNTIL_FOUND)
 
 
 async def test_without_the_second_look_the_explorer_finds_a_failed_batch_that_landed(
@@ -189,4 +200,4 @@ async def test_without_the_second_look_the_explorer_finds_a_failed_batch_that_la
     monkeypatch.setattr(ending, "proven", as_it_seems)
     async with staged(database_url, connect(), BY_PEOPLE) as stage:
         with pytest.raises(OrderFailed, match="FAILED, but GitLab says merged"):
-            await end_by(stage, sweep=sweeping, webhook=hooked)
+            await end_by(stage, sweep=sweeping, webhook=hooked, orders=UNTIL_FOUND)

@@ -11,7 +11,15 @@ from gitlab_sync.states import Action, BindingStatus, OperationStatus
 from tests.conftest import MakeConnection
 from tests.support.engine import new_request
 from tests.support.expiry import expire, grant, let_time_pass
-from tests.support.explorer import TEST_LIMIT_S, Explored, Order, OrderFailed, explore
+from tests.support.explorer import (
+    COMMIT_SIZED,
+    TEST_LIMIT_S,
+    UNTIL_FOUND,
+    Explored,
+    Order,
+    OrderFailed,
+    explore,
+)
 from tests.support.explorer_stage import Stage, staged
 from tests.support.guards import weaken_statement
 from tests.support.tables import column, count
@@ -25,7 +33,7 @@ async def amend(ctx: Context) -> object:
     return (await submit(ctx, [change], caller="portal")).answer
 
 
-async def expire_beside_amend(stage: Stage, *, replicas: int = 1) -> Explored:
+async def expire_beside_amend(stage: Stage, *, replicas: int = 1, orders: int = COMMIT_SIZED) -> Explored:
     """The relation has expired, and is amended at the same moment."""
     await grant(stage.keeper)
     let_time_pass(stage.connection)
@@ -40,7 +48,7 @@ async def expire_beside_amend(stage: Stage, *, replicas: int = 1) -> Explored:
         assert count(stage.connection, "merge_batch_request", "batch_id IS NULL") == 1
 
     works = {f"expiry {number + 1}": expire for number in range(replicas)}
-    return await explore(stage, {**works, "amend": amend}, check)
+    return await explore(stage, {**works, "amend": amend}, check, orders=orders)
 
 
 async def test_an_expiry_and_an_amend_in_any_order_start_one_change(
@@ -70,4 +78,4 @@ async def test_without_the_compare_and_swap_the_explorer_finds_two_changes_of_on
     )
     async with staged(database_url, connect()) as stage:
         with pytest.raises(OrderFailed, match="started: 1 removals, amended: True"):
-            await expire_beside_amend(stage)
+            await expire_beside_amend(stage, orders=UNTIL_FOUND)

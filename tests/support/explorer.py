@@ -41,12 +41,13 @@ from tests.support.explorer_steps import Actor, Where
 
 Work = Callable[[Context], Awaitable[object]]
 
-COMMIT_SIZED: Final = 30  # orders of one exploration in `make test`: two seconds on idle cores
+COMMIT_SIZED: Final = 24  # orders of one exploration in `make test`: two seconds on idle cores
+UNTIL_FOUND: Final = 500  # for a test in which some order must fail: it ends with the first one that does
 MOST: Final = int(os.environ.get("EXPLORER_ORDERS", "0"))
 TEST_LIMIT_S: Final = max(120, MOST)  # a second for an order, many times what it takes
 LIMIT_S: Final = 30.0  # for anything to happen at all
 PATIENCE_S: Final = 0.004  # a statement that has no answer by then is asked about at the server
-SILENCE_S: Final = 1.0
+SILENCE_S: Final = 5.0
 #: A refusal is an answer; anything else that is raised is a failure of the order.
 REFUSALS: Final = (StaleWrite, SubmitRefused)
 
