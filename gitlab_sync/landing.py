@@ -72,11 +72,11 @@ async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
 async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     head, landed = str(batch.head_sha), how.landed_sha or str(batch.head_sha)
     if not await _is_part(ctx, batch, head) and (landed == head or not await _is_part(ctx, batch, landed)):
-        return _mismatch(how, f"{landed} is not part of the target branch")
+        return _mismatch(batch, how, f"{landed} is not part of the target branch")
     if landed == head:
         return how
     wrong = await _wrong_paths(ctx, await _pushed(ctx, batch), landed)
-    return _mismatch(how, _told(wrong, landed)) if wrong else how
+    return _mismatch(batch, how, _told(wrong, landed)) if wrong else how
 
 
 async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
@@ -86,7 +86,7 @@ async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     wrong = await _wrong_paths(ctx, pushed, landed)
     if wrong or not await _is_part(ctx, batch, landed):
         text = _told(wrong, landed) if wrong else f"{landed} is not part of the target branch"
-        return replace(how, reason_text=text, freeze=_frozen(text))
+        return replace(how, reason_text=text, freeze=_frozen(batch, text))
     return _landed_otherwise(how, landed)
 
 
@@ -151,19 +151,20 @@ def _landed_otherwise(how: Ending, landed: str) -> Ending:
     return Ending(BatchStatus.SUCCEEDED, SettleReason.LANDED_OTHERWISE, how.reason_code, landed)
 
 
-def _mismatch(how: Ending, text: str) -> Ending:
+def _mismatch(batch: BatchRow, how: Ending, text: str) -> Ending:
     return Ending(
         BatchStatus.FAILED,
         SettleReason.LANDED_MISMATCH,
         text,
         merged_at=how.merged_at,
         members=MemberFate.INNOCENT,
-        freeze=_frozen(text),
+        freeze=_frozen(batch, text),
     )
 
 
-def _frozen(text: str) -> str:
-    return f"merged, but the target branch does not hold what was composed: {text}"
+def _frozen(batch: BatchRow, text: str) -> str:
+    told = f"batch {batch.id} is merged, but the target branch does not hold what was composed"
+    return f"{told}: {text}"
 
 
 def _told(wrong: tuple[str, ...], landed: str) -> str:

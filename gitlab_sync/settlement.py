@@ -133,7 +133,7 @@ async def _settle_once(ctx: Context, session: Session, batch: BatchRow, ending: 
     await bindings.insert_history_of_moved(session, via)
     await outbox.insert_settled(session, batch.id)
     if ending.freeze is not None:
-        await freeze(session, batch.partition_key, f"batch {batch.id}: {ending.freeze}")
+        await freeze(session, batch.partition_key, ending.freeze)
     await ctx.points.hit("settle.after_outbox")
     return moved
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pymysql
@@ -23,17 +24,18 @@ from gitlab_sync.deliveries import accept_delivery
 from gitlab_sync.edge_values import Delivery
 from gitlab_sync.ending import clean_up, retry_batch
 from gitlab_sync.errors import CommitUnknown, StaleWrite
+from gitlab_sync.holding import block, check_in
 from gitlab_sync.janitor import sweep_up
 from gitlab_sync.moves import approve, close, reject, retry
 from gitlab_sync.pausing import pause, resume
 from gitlab_sync.poller import take_due
 from gitlab_sync.publish import _record_merge_request
-from gitlab_sync.reconcile import _block, _check_in, _record_pipeline
+from gitlab_sync.reconcile import _record_pipeline
 from gitlab_sync.release import deferral, failure, release
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.settlement import settle
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
-from gitlab_sync.store import batches, edge
+from gitlab_sync.store import batches, edge, rebuilds
 from tests.conftest import MakeConnection
 from tests.support.barriers import LockWatch
 from tests.support.engine import PARTITION, engine_context, enqueue, new_request, require_no_violations
@@ -72,6 +74,13 @@ async def published(ctx: Context) -> Any:
     """A batch with a recorded merge request."""
     found = await make_batch(ctx, BatchStatus.RUNNING)
     await _record_merge_request(ctx, found, OPENED)
+    return await batch_of(ctx, found.id)
+
+
+async def pushed(ctx: Context) -> Any:
+    """A batch with a recorded head."""
+    found = await make_batch(ctx, BatchStatus.RUNNING)
+    await act_fact(ctx, found)
     return await batch_of(ctx, found.id)
 
 
@@ -118,6 +127,22 @@ async def act_fact(ctx: Context, found: Any) -> Any:
     )
 
 
+async def act_attempt(ctx: Context, found: Any) -> Any:
+    """A rebuild is counted."""
+    await write_fact(ctx, "count_attempt", found, lambda s: rebuilds.count_attempt_if_running(s, found))
+
+
+async def act_rebuilt(ctx: Context, found: Any) -> Any:
+    """A rebuild is recorded."""
+    base, head = "d" * 40, "e" * 40
+    await write_fact(
+        ctx,
+        "record_rebuild",
+        found,
+        lambda s: rebuilds.record_rebuild_if_running(s, found, base_sha=base, head_sha=head),
+    )
+
+
 async def act_deliver(ctx: Context, found: Any) -> Any:
     """A hook about the batch."""
     delivery = Delivery("key-1", b"h" * 32, "merge_request", found.project_id, found.mr_iid, None)
@@ -141,6 +166,12 @@ FLOWS: Final[dict[str, tuple[Prepare, Act]]] = {
     "claim": (operation(OperationStatus.QUEUED), act_claim),
     "settle as landed": (batch(BatchStatus.RUNNING), lambda c, x: act_settle(c, x, LANDED)),
     "settle as failed": (batch(BatchStatus.RUNNING), lambda c, x: act_settle(c, x, FAILED)),
+    "settle and freeze": (
+        batch(BatchStatus.RUNNING),
+        lambda c, x: act_settle(c, x, replace(FAILED, freeze="it is not there")),
+    ),
+    "count an attempt": (pushed, act_attempt),
+    "record a rebuild": (pushed, act_rebuilt),
     "settle a blocked one": (batch(BatchStatus.BLOCKED), lambda c, x: act_settle(c, x, FAILED)),
     "release": (members, act_release),
     "record the head": (batch(BatchStatus.RUNNING), act_fact),
@@ -149,7 +180,7 @@ FLOWS: Final[dict[str, tuple[Prepare, Act]]] = {
         lambda c, x: _record_merge_request(c, x, OPENED),
     ),
     "record the pipeline": (published, lambda c, x: _record_pipeline(c, x, 7)),
-    "block": (batch(BatchStatus.RUNNING), lambda c, x: _block(c, x, "pipeline_failed", "red")),
+    "block": (batch(BatchStatus.RUNNING), lambda c, x: block(c, x, "pipeline_failed", "red")),
     "unblock": (
         batch(BatchStatus.BLOCKED),
         lambda c, x: retry_batch(c, x.id, version=x.version, actor="olga"),
@@ -157,7 +188,7 @@ FLOWS: Final[dict[str, tuple[Prepare, Act]]] = {
     "delivery": (published, act_deliver),
     "pause": (nothing, lambda c, _: pause(c, PARTITION, reason="holidays", actor="olga")),
     "resume": (paused, lambda c, _: resume(c, PARTITION, actor="olga")),
-    "check in": (batch(BatchStatus.RUNNING), lambda c, x: _check_in(c, x, 60.0)),
+    "check in": (batch(BatchStatus.RUNNING), lambda c, x: check_in(c, x, 60.0)),
     "clean up": (batch(BatchStatus.SUCCEEDED), clean_up),
 }
 

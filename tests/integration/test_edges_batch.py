@@ -16,8 +16,8 @@ from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.ending import retry_batch
 from gitlab_sync.errors import NotFound, StaleWrite
+from gitlab_sync.holding import block
 from gitlab_sync.model import BatchId, BatchRow, MrIid, ProjectId
-from gitlab_sync.reconcile import Reconciled, _block
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches
 from tests.conftest import MakeConnection
@@ -141,9 +141,8 @@ async def test_blocking_tells_it_once_and_only_a_running_batch_is_blocked(
     async with grid_context(database_url) as ctx:
         batch = await make_batch(ctx, status)
         first = picture(look)
-        result = await _block(ctx, replace(batch, status=RUNNING), "conflict", "ü" * 2000)
+        await block(ctx, replace(batch, status=RUNNING), "conflict", "ü" * 2000)
         change = Change(first, picture(look))
-        assert result is Reconciled.BLOCKED
         if status is not RUNNING:
             assert change.tables == set()
             return
@@ -164,7 +163,7 @@ async def test_a_reason_that_comes_back_is_told_once(database_url: str, connect:
         batch = await make_batch(ctx, RUNNING)
         told = []
         for reason in ("conflict", "conflict", "foreign_push", "conflict"):
-            await _block(ctx, batch, reason, "text")
+            await block(ctx, batch, reason, "text")
             blocked = await batch_of(ctx, batch.id)
             assert (blocked.status, blocked.reason_code) == (BLOCKED, reason)
             told.append(sum(row["event"] == b"batch.blocked" for row in picture(look)["outbox"]))
