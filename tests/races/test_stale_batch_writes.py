@@ -62,6 +62,10 @@ async def _pipeline(session: Session, batch: BatchRow) -> int:
     return await batches.record_pipeline_if_active(session, batch, 7)
 
 
+async def _ending(session: Session, batch: BatchRow) -> int:
+    return await batches.record_ending_if_active(session, batch, "timed_out", "innocent")
+
+
 async def _settle(session: Session, batch: BatchRow) -> int:
     return await batches.settle_if_status(
         session,
@@ -83,6 +87,8 @@ WRITES: Final = (
     Write("batch_unblock_if_blocked", BLOCKED, batches.unblock_if_blocked),
     Write("batch_record_pipeline_if_active", RUNNING, _pipeline),
     Write("batch_record_pipeline_if_active", BLOCKED, _pipeline),
+    Write("batch_record_ending_if_active", RUNNING, _ending),
+    Write("batch_record_ending_if_active", BLOCKED, _ending),
     Write("batch_settle_if_status", RUNNING, _settle),
     Write("batch_settle_if_status", BLOCKED, _settle),
 )

@@ -36,8 +36,8 @@ from tests.support.barriers import at_once
 from tests.support.engine import new_request, partition, require_no_violations
 from tests.support.guards import weaken_statement
 from tests.support.replicas import LANDED, MEMBERS_FAIL, claimed, replicas, warmed
-from tests.support.silence import quiet
 from tests.support.scorecard import Score, booked
+from tests.support.silence import quiet
 
 RACES: Final = int(os.environ.get("SETTLEMENT_RACES", "1000"))
 VIAS: Final = (Via.WEBHOOK, Via.POLLER, Via.SWEEP, Via.OPERATOR)
