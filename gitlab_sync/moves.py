@@ -21,6 +21,7 @@ from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.errors import InvariantBroken, NotFound, StaleWrite
 from gitlab_sync.model import OperationId, OperationRow
+from gitlab_sync.read_back import read_back
 from gitlab_sync.states import OPERATION_EDGES, OperationStatus, Via
 from gitlab_sync.store import audit, bindings, operations, outbox, requests
 
@@ -93,7 +94,7 @@ async def _move(ctx: Context, move: _Move) -> OperationRow:
         edge=f"{operation.status.name}->{move.after.name}",
         actor=move.actor,
     )
-    return await _get(ctx, move.operation_id)
+    return await read_back(_get(ctx, move.operation_id))
 
 
 async def _write_move(ctx: Context, move: _Move, operation: OperationRow) -> None:

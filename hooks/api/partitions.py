@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from gitlab_sync import pausing, queries
+from gitlab_sync.read_back import read_back
 from gitlab_sync.rounds import partition_of
 from hooks.api.bodies import SMALL_LIMITS, json_body, optional_body, require_model
 from hooks.api.cursors import refuse_unknown
@@ -33,7 +34,7 @@ async def pause(call: Call) -> Response:
     key = _key(call)
     body = require_model(PauseIn, await json_body(call.request, SMALL_LIMITS))
     await pausing.pause(call.engine.ctx, key, reason=body.reason, actor=call.caller.name)
-    return await _present(call, key)
+    return await read_back(_present(call, key))
 
 
 async def resume(call: Call) -> Response:
@@ -41,7 +42,7 @@ async def resume(call: Call) -> Response:
     key = _key(call)
     await optional_body(call.request, EmptyIn)
     await pausing.resume(call.engine.ctx, key, actor=call.caller.name)
-    return await _present(call, key)
+    return await read_back(_present(call, key))
 
 
 def _key(call: Call) -> str:

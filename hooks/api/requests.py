@@ -19,6 +19,7 @@ from gitlab_sync.admission import Idempotency, SubmitAnswer, Submitted
 from gitlab_sync.context import Context
 from gitlab_sync.errors import FieldProblem, NotFound
 from gitlab_sync.model import NewRequest, OperationId, OperationRow
+from gitlab_sync.read_back import read_back
 from gitlab_sync.states import OperationStatus
 from gitlab_sync.store.views import OperationFilter
 from hooks.api.bodies import SUBMIT_LIMITS, json_body, optional_body, read_model
@@ -58,7 +59,7 @@ async def submit(call: Call) -> Response:
         idempotency=None if key is None else Idempotency(key, body_hash(body)),
         pointers=pointers,
     )
-    return await _submit_answer(call, submitted, is_list=isinstance(body, list))
+    return await read_back(_submit_answer(call, submitted, is_list=isinstance(body, list)))
 
 
 async def list_requests(call: Call) -> Response:
@@ -91,7 +92,7 @@ def mover(move: MoveFunction) -> Callable[[Call], Awaitable[Response]]:
         await move(
             call.engine.ctx, operation_id, actor=call.caller.name, version=body.version, reason=body.reason
         )
-        return await _detail(call, operation_id, 200)
+        return await read_back(_detail(call, operation_id, 200))
 
     return handle
 

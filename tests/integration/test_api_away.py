@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -67,4 +68,38 @@ async def test_a_killed_database_is_answered_503_and_comes_back_without_a_restar
     subjects = [item["subject"] for item in (await api.get("/requests")).json()["items"]]
     assert subjects == ["user:2", "user:1"]
     assert (await send_hook(api)).status_code == 200
+    await require_no_violations(api.ctx)
+
+
+async def test_nobody_hears_that_nothing_was_written_when_only_the_answer_could_not_be_read(
+    api: Api, private: PrivateServer
+) -> None:
+    """The database dies between a write and the look at it for the answer: `outcome-unknown`, each time."""
+    waiting = (await api.post("/requests", body(1))).json()["operation_id"]
+
+    def die_after(last_write: str) -> None:
+        """Kill the server when the statement after the commit is about to run."""
+
+        def seen(name: str) -> None:
+            if name == last_write:
+                api.ctx.db.statement_seen = lambda _name: kill()
+
+        def kill() -> None:
+            api.ctx.db.statement_seen = lambda _name: None
+            private.kill()
+
+        api.ctx.db.statement_seen = seen
+
+    calls: tuple[tuple[str, str, dict[str, Any], dict[str, str]], ...] = (
+        ("outbox_insert_moved", "/requests", body(2), {"Idempotency-Key": "k"}),
+        ("outbox_insert_moved", f"/requests/{waiting}/close", {}, {}),
+        ("pause_insert", "/partitions/access-prod/pause", {"reason": "later"}, {}),
+    )
+    for last_write, path, sent, headers in calls:
+        die_after(last_write)
+        answer = await api.post(path, sent, **headers)
+        assert problem_of(answer) == (503, "outcome-unknown"), path
+        await asyncio.to_thread(private.restart, Ending.KILL)
+    again = await api.post("/requests", body(2), **{"Idempotency-Key": "k"})
+    assert again.status_code == 200
     await require_no_violations(api.ctx)
