@@ -36,6 +36,7 @@ class Ledger:
     live: set[str] = field(default_factory=set)  # the subjects among them that are to land
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    unclear: set[str] = field(default_factory=set)  # subjects of which a call may have been kept, unheard
 
 
 class Clients:
@@ -72,10 +73,15 @@ class Clients:
             )
         except httpx2.TransportError as error:
             self.ledger.answers[type(error).__name__] += 1
+            self.ledger.unclear.add(subject)
             return None
         self.ledger.answers[str(answer.status_code)] += 1
         if answer.status_code in _TAKEN:
+            if answer.status_code == 200 and subject not in self.ledger.unclear:
+                self.ledger.wrong.append(f"{subject} was kept by a call that was told: nothing was written")
             return str(answer.json()["operation_id"])
+        if _may_have_been_kept(answer):
+            self.ledger.unclear.add(subject)
         if not _may_be_repeated(answer):
             self.ledger.wrong.append(f"{answer.status_code} {answer.text[:300]}")
         return None
@@ -86,6 +92,11 @@ def _may_be_repeated(answer: httpx2.Response) -> bool:
     if "Retry-After" not in answer.headers or answer.headers["Content-Type"] != "application/problem+json":
         return False
     return answer.status_code == 503 or str(answer.json()["type"]).endswith(":twin-in-flight")
+
+
+def _may_have_been_kept(answer: httpx2.Response) -> bool:
+    """Whether the answer leaves open what became of the call, or of one before it."""
+    return any(word in answer.text for word in (":outcome-unknown", ":twin-in-flight"))
 
 
 def _body(number: int, subject: str, partition: str) -> dict[str, Any]:
