@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import gitlab
 import pytest
+import requests
 
 from gitlab_sync.sandbox.simulator import SimConfig, Timings, running_simulator
+from tests.contract.document import Document, published
 from tests.contract.hook_receiver import HookReceiver, receiving
 from tests.contract.house import PATH, House
 
@@ -51,13 +54,31 @@ def sound_house(root: Path, **config: Any) -> Iterator[House]:
         made = control.add_project(PATH, {"README.md": "# access\n", "a.txt": "zero\n"}, merge_level=30)
         control.add_user("bot", token=BOT_TOKEN, role=40)
         gl = gitlab.Gitlab(running.base_url, private_token=BOT_TOKEN, timeout=20)
+        document = published()
+        gl.session.hooks["response"].append(watcher(document))
         try:
             yield House(running.base_url, control, gl, gl.projects.get(PATH), made["head"])
+            assert document.problems == []
             report = control.audit()
             assert report["failures"] == []
             assert {project["fsck"] for project in report["projects"].values()} <= {""}
         finally:
             gl.session.close()
+
+
+def watcher(document: Document) -> Callable[..., None]:
+    """A hook of a requests session that holds each answer against the published document."""
+
+    def look(response: requests.Response, **_: object) -> None:
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        try:
+            body = response.json() if is_json and response.content else None
+        except ValueError:  # cut short by a fault
+            body = None
+        path = urlsplit(response.url).path
+        document.check(str(response.request.method), path, response.status_code, body)
+
+    return look
 
 
 @pytest.fixture

@@ -19,10 +19,13 @@ def list_branches(call: Call) -> Answer:
 
 
 def get_branch(call: Call) -> Answer:
+    """Show a branch; HEAD only says with 204 that it is there."""
     project, name = call.project(), call.segments["branch"]
     sha = project.repo.branch(name)
     if sha is None:
         raise not_found("Branch Not Found")
+    if call.method == "HEAD":
+        return Answer(204)
     return Answer(200, branch_view(call.sim, project, name, sha, call.user))
 
 

@@ -17,7 +17,7 @@ from gitlab_sync.sandbox.simulator.state import MrState
 
 def merge_merge_request(call: Call) -> Answer:
     """Merge; with auto-merge, and where trains are on, get on the train instead."""
-    mr, wish = merge_request_of(call), wish_of(call)
+    mr, wish = merge_request_of(call), wish_of(call, "auto_merge", "merge_when_pipeline_succeeds")
     to_train = wish.auto_merge and mr.project.settings["merge_trains_enabled"]
     if to_train and not call.params.flag("skip_merge_train"):
         trains.board(call.sim, mr, call.user, wish)
@@ -26,10 +26,9 @@ def merge_merge_request(call: Call) -> Answer:
     return Answer(200, mr_single(call.sim, mr, call.user))
 
 
-def wish_of(call: Call) -> MergeWish:
-    """Read what a merge or train call asks for."""
+def wish_of(call: Call, *auto: str) -> MergeWish:
+    """Read what a merge or train call asks for; `auto` names the spellings of auto-merge."""
     params = call.params
-    auto = ("auto_merge", "merge_when_pipeline_succeeds", "when_pipeline_succeeds")
     return MergeWish(
         sha=params.text("sha") or None,
         auto_merge=any(params.flag(name) for name in auto),

@@ -24,11 +24,11 @@ def list_projects(call: Call) -> Answer:
         and search in project.path.lower()
         and (not owned or project.owner is call.user)
     ]
-    return page_of(call, visible[::-1], lambda project: project_view(call.sim, project, call.user))
+    return page_of(call, visible[::-1], lambda project: _with_access(call, project))
 
 
 def get_project(call: Call) -> Answer:
-    return Answer(200, project_view(call.sim, call.project(Role.GUEST), call.user))
+    return Answer(200, _with_access(call, call.project(Role.GUEST)))
 
 
 def create_project(call: Call) -> Answer:
@@ -79,10 +79,17 @@ def change_settings(project: Project, wish: dict[str, Any]) -> None:
     if wish.get("squash_option", "never") not in _SQUASH_OPTIONS:
         raise bad_request("squash_option does not have a valid value")
     for name, default in DEFAULT_SETTINGS.items():
-        if name in wish:
+        if name != "archived" and name in wish:
             is_flag = isinstance(default, bool)
             project.settings[name] = str(wish[name]).lower() == "true" if is_flag else wish[name]
     project.description = str(wish.get("description", project.description))
+
+
+def _with_access(call: Call, project: Project) -> dict[str, Any]:
+    """Show a project as it is read: with what the reader may do. Answers to writes lack that."""
+    access = {"access_level": int(call.user.role_in(project.id)), "notification_level": 3}
+    permissions = {"project_access": access, "group_access": None}
+    return {**project_view(call.sim, project, call.user), "permissions": permissions}
 
 
 def project_view(sim: Simulator, project: Project, viewer: User) -> dict[str, Any]:
@@ -113,10 +120,6 @@ def project_view(sim: Simulator, project: Project, viewer: User) -> dict[str, An
         "creator_id": project.owner.id,
         "jobs_enabled": True,
         "ci_config_path": "",
-        "permissions": {
-            "project_access": {"access_level": int(viewer.role_in(project.id)), "notification_level": 3},
-            "group_access": None,
-        },
         "can_create_merge_request_in": viewer.role_in(project.id) >= Role.DEVELOPER,
         "topics": [],
         "tag_list": [],

@@ -34,7 +34,10 @@ def get_car(call: Call) -> Answer:
 def board(call: Call) -> Answer:
     """Add to the train now (201), or once the pipeline is green (202)."""
     mr = merge_request_of(call, Role.DEVELOPER)
-    if trains.board(call.sim, mr, call.user, wish_of(call)) is Boarding.SCHEDULED:
+    if (
+        trains.board(call.sim, mr, call.user, wish_of(call, "auto_merge", "when_pipeline_succeeds"))
+        is Boarding.SCHEDULED
+    ):
         return Answer(202, [])
     return Answer(201, [_view(call.sim, car) for car in trains.cars(call.sim, mr.project) if car.mr is mr])
 

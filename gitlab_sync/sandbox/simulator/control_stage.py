@@ -81,7 +81,9 @@ def set_settings(order: Order) -> None:
     unknown = order.body.keys() - DEFAULT_SETTINGS.keys()
     if unknown:
         raise refused(400, f"unknown settings: {sorted(unknown)}")
-    change_settings(order.project(), order.body)
+    project = order.project()
+    change_settings(project, order.body)
+    project.settings["archived"] = bool(order.body.get("archived", project.settings["archived"]))
 
 
 def set_pipeline(order: Order) -> None:

@@ -42,8 +42,10 @@ def protection_of(project: Project, branch: str) -> Protection | None:
 
 
 def may_push(user: User, project: Project, branch: str) -> bool:
+    """Say whether the user may push there; nobody may where the project is archived."""
     rule = protection_of(project, branch)
-    return _has_level(user, project, rule.push_level if rule else Role.DEVELOPER)
+    allowed = _has_level(user, project, rule.push_level if rule else Role.DEVELOPER)
+    return allowed and not project.settings["archived"]
 
 
 def may_merge(user: User, project: Project, branch: str) -> bool:
