@@ -195,6 +195,10 @@ class GitLabGateway(Protocol):
         """Return the content's id of those of `paths` that are files at `ref`."""
         ...
 
+    async def is_same_tree(self, project_id: ProjectId, one: str, other: str) -> bool:
+        """Tell whether two commits hold the same files. True is certain; False also if GitLab does not say."""
+        ...
+
     async def changed_paths(self, project_id: ProjectId, sha: str) -> frozenset[str]:
         """Return the paths that the commit changed against its first parent, both names of a moved file."""
         ...

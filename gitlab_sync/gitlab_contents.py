@@ -46,6 +46,16 @@ class GitLabContents:
             await self.commit(project_id, ref)
         return found
 
+    async def is_same_tree(self, project_id: ProjectId, one: str, other: str) -> bool:
+        # A long list of differences may be cut short; an empty one cannot be, unless GitLab ran out of time.
+        def work(own: OwnProject) -> bool:
+            told = own.repository_compare(one, other, straight=True, **ONE_TRY)
+            if not isinstance(told, dict) or not isinstance(told.get("diffs"), list):
+                raise shapes.UnexpectedShape("a comparison without its differences")
+            return not told["diffs"] and not told.get("compare_timeout")
+
+        return await self._calls.of_project(GitLabCall.COMPARE, project_id, work)
+
     async def changed_paths(self, project_id: ProjectId, sha: str) -> frozenset[str]:
         def work(own: OwnProject) -> frozenset[str]:
             commit = own.commits.get(sha, lazy=True)

@@ -40,6 +40,7 @@ class GitLabCall(StrEnum):
     BRANCH = "branch"
     COMMIT = "commit"
     COMMIT_DIFF = "commit_diff"
+    COMPARE = "compare"
     TREE = "tree"
     FILE_EXISTS = "file_exists"
     READ_FILE = "read_file"

@@ -1,9 +1,10 @@
 """Proves how a batch ended: what GitLab says is compared with what stands on the target branch.
 
 Called once before each settlement, outside any transaction. `merged` is believed when our head (or the
-squash commit) is part of the target and the commit that landed holds the touched files as composed. A batch
-that would settle FAILED is landed all the same if its commit is there, or all that it changes. A handful of
-calls, whatever the number of files up to some hundred; none for a batch that never pushed.
+squash commit) is part of the target and the commit that landed holds the touched files as composed (one
+comparison where nothing else had moved). A batch that would settle FAILED is landed all the same if its
+commit is there, or all that it changes. A handful of calls, whatever the number of files up to some
+hundred; none for a batch that never pushed.
 
 Where the two disagree about a merged one, nothing is told as merged: the members go round again (what is
 there lands as it is), and the partition is frozen with the settlement, so that no round works on ground
@@ -73,7 +74,7 @@ async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     head, landed = str(batch.head_sha), how.landed_sha or str(batch.head_sha)
     if not await _is_part(ctx, batch, head) and (landed == head or not await _is_part(ctx, batch, landed)):
         return _mismatch(batch, how, f"{landed} is not part of the target branch")
-    if landed == head:
+    if landed == head or await ctx.gitlab.is_same_tree(batch.project_id or ProjectId(0), head, landed):
         return how
     wrong = await _wrong_paths(ctx, await _pushed(ctx, batch), landed)
     return _mismatch(batch, how, _told(wrong, landed)) if wrong else how

@@ -73,6 +73,26 @@ async def test_a_reset_branch_holds_one_commit_on_the_new_base(
     assert "old.txt" not in house.control.files(PATH, BRANCH)
 
 
+async def test_the_same_files_under_two_commits_are_the_same_tree(
+    gitlab: GitLabGateway, house: House, project_id: ProjectId
+) -> None:
+    """A commit that changes nothing, or the same twice, holds the same; another file is another tree."""
+    one = house.commit("one", **{"b.txt": "same\n"})
+    two = house.commit("two", **{"b.txt": "same\n"})
+    assert await gitlab.is_same_tree(project_id, one, two)
+    assert not await gitlab.is_same_tree(project_id, house.base, two)
+
+
+async def test_a_comparison_that_ran_out_of_time_proves_nothing() -> None:
+    """GitLab shows no differences then, which is not the same as that there are none."""
+    async with scripted_host(answer(200, {"diffs": [], "compare_timeout": True})) as host:
+        client = GitLabClient(host.url, Secret("made-up-write"))
+        try:
+            assert not await client.is_same_tree(ProjectId(1), "a" * 40, "b" * 40)
+        finally:
+            await client.aclose()
+
+
 async def test_a_lost_answer_to_a_reset_is_never_repeated(
     gitlab: GitLabGateway, house: House, project_id: ProjectId
 ) -> None:

@@ -40,6 +40,11 @@ def asked_otherwise(ctx: Context, **answers: Any) -> Context:
     return replace(ctx, gitlab=Beside(ctx.gitlab, **answers))
 
 
+async def nowhere(*_: Any, **__: Any) -> bool:
+    """GitLab's answer: no."""
+    return False
+
+
 async def status_of(ctx: Context, operation_id: OperationId) -> OperationStatus:
     """Where a request stands."""
     view = await request_view(ctx, operation_id)
@@ -116,7 +121,8 @@ async def test_merged_without_its_content_freezes_the_partition(
             is_ours = ref in (published.base_sha, published.head_sha)
             return found if is_ours else dict.fromkeys(found, "0" * 40)
 
-        settled = await until_settled(asked_otherwise(ctx, blob_ids=altered), published.id)
+        other = asked_otherwise(ctx, blob_ids=altered, is_same_tree=nowhere)
+        settled = await until_settled(other, published.id)
         assert (settled.status, settled.reason_code) == (BatchStatus.FAILED, "landed_mismatch")
         assert FILE in (settled.reason_text or "")
         assert await status_of(ctx, operation_id) is OperationStatus.QUEUED
@@ -137,9 +143,6 @@ async def test_a_mismatch_replaces_the_reason_of_a_pause_that_stands(
         _, published = await offered(ctx)
         await pausing.pause(ctx, PARTITION, reason="window", actor="olga")
         simulator.control.merge(PATH, published.mr_iid or 0)
-
-        async def nowhere(*_: Any, **__: Any) -> bool:
-            return False
 
         settled = await until_settled(asked_otherwise(ctx, contains=nowhere), published.id)
         assert settled.reason_code == "landed_mismatch"

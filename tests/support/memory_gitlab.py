@@ -173,6 +173,10 @@ class MemoryGitLab:
         tree = self._asked(project_id).trees[ref]
         return {path: hashlib.sha1(tree[path]).hexdigest() for path in paths if path in tree}
 
+    async def is_same_tree(self, project_id: ProjectId, one: str, other: str) -> bool:
+        trees = self._asked(project_id).trees
+        return trees[one] == trees[other]
+
     async def changed_paths(self, project_id: ProjectId, sha: str) -> frozenset[str]:
         return frozenset(one.path for one in self._asked(project_id).pushed[sha])
 

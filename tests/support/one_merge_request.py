@@ -105,6 +105,10 @@ class OneMergeRequest:
         """The target: it goes to our head when that is merged."""
         return BranchInfo(branch, HEAD if self.info.state == "merged" else BASE, (), "")
 
+    async def is_same_tree(self, project_id: ProjectId, one: str, other: str) -> bool:
+        """Nobody says: the files are compared one by one."""
+        return False
+
     async def blob_ids(self, project_id: ProjectId, ref: str, paths: Sequence[str]) -> dict[str, str]:
         """Only our head has files."""
         return dict.fromkeys(paths, "e" * 40) if ref == HEAD else {}
