@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from tests.support.scorecard import VARIABLE, Score, judge, read
 
 ROOT: Final = Path(__file__).parents[2]
 LIMIT_S: Final = 25 * 60.0
+_LAST_WORDS_S: Final = 30.0
 _SERVERS: Final = ("mysql", "mariadb")
 _FIRE: Final = "tests/chaos/test_installations_under_fire.py"
 #: Where the rate is measured, nothing else may run beside it.
@@ -154,9 +156,21 @@ def _pytest(
     ]
     began = time.monotonic()
     environ = {**os.environ, **part.sizes, VARIABLE: str(card)}
-    ended = subprocess.run(command, cwd=ROOT, env=environ, check=False)
+    with subprocess.Popen(command, cwd=ROOT, env=environ) as process:
+        code = _ended(process, limit_s)
     print(f"== {time.monotonic() - began:.0f} s", flush=True)
-    return f"pytest ended with {ended.returncode}" if ended.returncode else None
+    return f"pytest ended with {code}" if code else None
+
+
+def _ended(process: subprocess.Popen[bytes], limit_s: float) -> int:
+    """Its exit code. The session's own limit is looked at between two tests only: a longer one is cut off."""
+    for how in (signal.SIGINT, signal.SIGKILL):
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(how)
+            limit_s = _LAST_WORDS_S
+    return process.wait()
 
 
 def _count(part: Part, servers: Sequence[str], results: Path, card: Path) -> None:

@@ -6,6 +6,7 @@ rig, one after the other. A rig on which a scenario failed is not used again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,9 @@ from tests.support.chaos_writers import Clients, Ledger, clients_of
 from tests.support.road import BOT_TOKEN, QUICK
 from tests.support.scorecard import LEAST_RECOVERY
 
-PACE: Final = Pace(before=35, after=22, most=80)
+#: How many windows before the first fault; fewer are for a look at the faults alone, and decide nothing.
+WINDOWS: Final = int(os.environ.get("CHAOS_WINDOWS", "35"))
+PACE: Final = Pace(before=WINDOWS, after=max(2, 2 * WINDOWS // 3), most=2 * WINDOWS + WINDOWS // 3)
 
 
 class Rig:
