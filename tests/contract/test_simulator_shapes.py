@@ -154,3 +154,41 @@ def test_event_log_has_the_recorded_keys(house: House, receiver: HookReceiver) -
     keys_match(rows[0], recorded("api_hook_event_log")[0], newer=set())
     kinds_match(rows[0], recorded("api_hook_event_log")[0])
     keys_match(rows[0]["request_headers"], recorded("api_hook_event_log")[0]["request_headers"], newer=set())
+
+
+def test_project_and_tree_have_recorded_keys_only(house: House) -> None:
+    """All settings that decide how a merge goes, and no key that no recording has."""
+    mine, theirs = house.project.attributes, recorded("api_project")
+    assert mine.keys() <= theirs.keys() | {"merge_pipelines_enabled", "merge_trains_enabled"}
+    decisive = {"merge_method", "squash_option", "archived", "default_branch", "merge_requests_access_level"}
+    assert decisive | {name for name in theirs if name.startswith("only_allow_merge_if")} <= mine.keys()
+    keys_match(mine["namespace"], theirs["namespace"], newer=set())
+    kinds_match(mine, theirs)
+    rows = house.project.repository_tree(get_all=True)
+    assert isinstance(rows, list)
+    keys_match(rows[0], recorded("api_repository_tree")[0], newer=set())
+
+
+def test_system_hook_shape_lies_within_the_recorded_one(house: House, receiver: HookReceiver) -> None:
+    """The same top level, and attributes that some recording has."""
+    house.control.add_hook_fault("system_hook", action="open")
+    house.hook(receiver, pipeline_events=False)
+    house.commit("batch/1", **{"b.txt": "x"})
+    house.open("batch/1", labels=["one"])
+    mine, theirs = receiver.wait_for("merge_request None")[0].payload, recorded("hook_mr_system")
+    keys_match(mine, theirs, newer=set())
+    known = theirs["object_attributes"].keys() | recorded("hook_mr_open_wide")["object_attributes"].keys()
+    assert mine["object_attributes"].keys() <= known | NEWER["hook_mr"] | {"labels"}
+    kinds_match(mine["object_attributes"], theirs["object_attributes"])
+
+
+def test_wide_pipeline_recording_has_our_keys(house: House, receiver: HookReceiver) -> None:
+    """Name and address of the pipeline are among them; its builds are named twice there."""
+    house.hook(receiver)
+    house.control.set_plan(PATH, "success", duration_s=0.01)
+    house.offer()
+    mine, theirs = receiver.wait_for("pipeline success")[0].payload, recorded("hook_pipeline_wide")
+    keys_match(mine, theirs, newer={"jobs"})
+    keys_match(mine["object_attributes"], theirs["object_attributes"], newer={"detailed_status"})
+    keys_match(mine["merge_request"], theirs["merge_request"], newer=set())
+    kinds_match(mine["object_attributes"], theirs["object_attributes"])
