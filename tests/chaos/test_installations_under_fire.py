@@ -82,7 +82,7 @@ def rig(rigs: Rigs, flavour: Flavour) -> Rig:
     return rigs.get(flavour)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.act.__name__)
 async def test_an_installation_comes_back_whole_and_at_its_full_rate(
     scenario: Scenario, rig: Rig, dice: random.Random, scorecard: Scorecard

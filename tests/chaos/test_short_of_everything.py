@@ -52,7 +52,7 @@ SIZES: Final = Sizes(
 )
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)  # seconds of work, on whatever machine
 async def test_an_installation_takes_blow_after_blow_and_loses_nothing(
     make_private_server: MakePrivateServer,
     flavour: Flavour,
