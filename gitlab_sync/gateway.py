@@ -196,7 +196,7 @@ class GitLabGateway(Protocol):
         ...
 
     async def is_same_tree(self, project_id: ProjectId, one: str, other: str) -> bool:
-        """Tell whether two commits hold the same files. True is certain; False also if GitLab does not say."""
+        """Tell whether two commits hold the same files. True is certain; False is not."""
         ...
 
     async def changed_paths(self, project_id: ProjectId, sha: str) -> frozenset[str]:

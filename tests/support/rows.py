@@ -14,10 +14,10 @@ import pymysql
 
 from gitlab_sync.admission import submit
 from gitlab_sync.context import Context
+from gitlab_sync.holding import block
 from gitlab_sync.model import Approval, BatchId, BatchRow, OperationId, OperationRow
 from gitlab_sync.moves import approve, close, reject
 from gitlab_sync.queries import request_view
-from gitlab_sync.reconcile import _block
 from gitlab_sync.settlement import Ending, Outcome, Settled, settle
 from gitlab_sync.states import Action, BatchStatus, BindingStatus, OperationStatus, Via
 from gitlab_sync.verdict import MemberFate
@@ -104,7 +104,7 @@ async def make_batch(
         await make_operation(ctx, OperationStatus.QUEUED, number=number, key=key)
     batch = await claimed(ctx, key)
     if status is BatchStatus.BLOCKED:
-        await _block(ctx, batch, "pipeline_failed", "the pipeline is red")
+        await block(ctx, batch, "pipeline_failed", "the pipeline is red")
     elif status is not BatchStatus.RUNNING:
         await end(ctx, batch, LANDED if status is BatchStatus.SUCCEEDED else REFUSED)
     present = await batch_of(ctx, batch.id)
