@@ -38,11 +38,12 @@ _BRANCH: Final = re.compile(
 _LOOK_ALIKES: Final = str.maketrans(
     {**{sign: chr(ord(sign) + 0xFEE0) for sign in "@#!$%~&^<>"}, "`": "'", "[": "(", "]": ")"}
 )
-_JIRA_KEY: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9_]*)-(?=[0-9])")
+# A word begins after any sign that is not of ASCII, too: so GitLab's matcher sees it.
+_JIRA_KEY: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9_]*)-(?=[0-9])", re.ASCII)
 # Bare addresses become links without any sign.
-_WWW: Final = re.compile(r"\b(www)\.", re.IGNORECASE)
+_WWW: Final = re.compile(r"(www)\.", re.IGNORECASE)
 # A partition's key is its operator's word: only what Jira itself takes for a key is broken in it.
-_STRICT_JIRA_KEY: Final = re.compile(r"\b([A-Z][A-Z0-9_]+)-(?=[0-9])")
+_STRICT_JIRA_KEY: Final = re.compile(r"\b([A-Z][A-Z0-9_]+)-(?=[0-9])", re.ASCII)
 _LINE_ENDS: Final = frozenset("\t\n\r\v\f\x85\u2028\u2029")
 # A text is looked at to this many times of what is shown: enough behind any honest number of invisible signs.
 _LOOKED_AT: Final = 8

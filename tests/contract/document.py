@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PREFIX = "/api/v4"
-# Said by what stands in front of every endpoint: token, role, hidden project, throttle, broken host.
-ANYWHERE = {401, 403, 404, 408, 429}
+# Said by what stands in front of every endpoint: token, role, hidden or moved project, throttle, broken host.
+ANYWHERE = {301, 401, 403, 404, 405, 408, 429}
 BROKEN_FROM = 500
 UNLISTED_STATUSES = {
     ("PUT", "rebase"): {202},

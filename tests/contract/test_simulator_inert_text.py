@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -30,6 +31,8 @@ HOSTILE = (
     "!2 &3 $4 ^alert#5",
     '~bug ~"two words" %v1 %"next up"',
     "PROJ-7 GL-8",
+    "\u754cPROJ-7",
+    "\u754cwww.evil.example",
     "[vulnerability:9]",
     "[skip ci]",
     "[CI-SKIP]",
@@ -122,6 +125,16 @@ def test_harmless_words_are_left_alone(text: str) -> None:
     """Otherwise nobody would believe the findings."""
     assert findings(text, TextPlace.DESCRIPTION) == []
     assert findings(text, TextPlace.COMMIT) == []
+
+
+@pytest.mark.parametrize(
+    "sign", ["a", "[", "a.b/", "close ", "A-", " ", ">", "<!-- ", "@", "~", "http:", "www."]
+)
+def test_hundred_thousand_signs_are_read_in_a_moment(sign: str) -> None:
+    """The witness reads what users wrote, so no text may hold it up."""
+    started = time.process_time()
+    findings(sign * (100_000 // len(sign)), TextPlace.COMMIT)
+    assert time.process_time() - started < 5
 
 
 def test_witness_shows_the_findings_of_what_somebody_opened(house: House) -> None:

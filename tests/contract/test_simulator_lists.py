@@ -115,3 +115,13 @@ def test_commits_tell_whether_a_head_has_landed(house: House) -> None:
     assert {ref["name"] for ref in commit.refs("all")} >= {"main"}
     landed = {row.id for row in house.project.commits.list(ref_name="main", get_all=True)}
     assert {house.base, mr.sha} < landed
+
+
+def test_simple_view_and_drafts_of_a_list(house: House) -> None:
+    """`view=simple` leaves nine fields; `wip` tells drafts from the others."""
+    for name, title in (("batch/1", "Draft: one"), ("batch/2", "two")):
+        house.commit(name, **{f"{name[-1]}.txt": "x"})
+        house.open(name, title=title)
+    rows = house.project.mergerequests.list(view="simple", wip="no", get_all=True)
+    assert [row.title for row in rows] == ["two"]
+    assert len(rows[0].attributes) == 9

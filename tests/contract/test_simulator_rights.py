@@ -79,3 +79,22 @@ def test_developer_may_merge_but_not_push_to_a_protected_branch(house: House, en
     with pytest.raises(gitlab.GitlabListError) as hooks:
         project.hooks.list(get_all=True)
     assert hooks.value.response_code == 403
+
+
+def test_moved_project_is_found_by_its_number_and_its_old_path_only_redirects(house: House) -> None:
+    """Reading under the old path leads on; writing there is refused, so nobody should key on paths."""
+    house.control.move_project(PATH, "elsewhere/access")
+    assert house.gl.projects.get(house.project.id).path_with_namespace == "elsewhere/access"
+    assert house.gl.projects.get(PATH).id == house.project.id
+    old = house.gl.projects.get(PATH, lazy=True)
+    with pytest.raises(gitlab.GitlabCreateError) as caught:
+        old.branches.create({"branch": "x", "ref": "main"})
+    assert caught.value.response_code == 405
+
+
+def test_token_can_lose_a_scope(house: House) -> None:
+    """What it wrote before it can only read now."""
+    house.control.set_scopes("bot-token", "read_api")
+    assert house.project.branches.get("main").name == "main"
+    with pytest.raises(gitlab.GitlabCreateError, match="insufficient_scope"):
+        house.project.branches.create({"branch": "x", "ref": "main"})

@@ -1,7 +1,8 @@
 """A simulated GitLab instance over real git repositories and real HTTP in both directions.
 
-Timings are parameters, not measurements; there are roles but no finer permissions, no forks, no LFS, no
-real CI and no merge trains. Passing here is no statement about any GitLab version.
+Timings are parameters, not measurements; there are roles but no finer permissions, a number of approvals
+but no finer rules, merge trains with a queue of one, no forks, no LFS and no real CI. Passing here is no
+statement about any GitLab version.
 """
 
 from gitlab_sync.sandbox.simulator.app import create_app

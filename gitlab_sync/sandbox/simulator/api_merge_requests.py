@@ -11,7 +11,7 @@ from gitlab_sync.sandbox.simulator.errors import ApiError, forbidden
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.mergeability import start_check
 from gitlab_sync.sandbox.simulator.mr_lookup import merge_request_of
-from gitlab_sync.sandbox.simulator.mr_views import mr_listed, mr_single
+from gitlab_sync.sandbox.simulator.mr_views import mr_listed, mr_simple, mr_single
 from gitlab_sync.sandbox.simulator.opening import MrWish, delete, edit, open_merge_request
 from gitlab_sync.sandbox.simulator.params import Params
 from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState
@@ -53,7 +53,8 @@ def list_merge_requests(call: Call) -> Answer:
     if params.flag("with_merge_status_recheck") and call.user.role_in(project.id) >= Role.DEVELOPER:
         for mr in rows:
             start_check(call.sim, mr)
-    return page_of(call, rows, lambda mr: mr_listed(call.sim, mr))
+    show = mr_simple if params.text("view") == "simple" else mr_listed
+    return page_of(call, rows, lambda mr: show(call.sim, mr))
 
 
 def create_merge_request(call: Call) -> Answer:
@@ -120,6 +121,9 @@ def _wanted(mr: MergeRequest, params: Params) -> bool:
         and (not iids or mr.iid in iids)
         and params.text("source_branch", mr.source_branch) == mr.source_branch
         and params.text("target_branch", mr.target_branch) == mr.target_branch
+        and params.number("source_project_id", mr.project.id) == mr.project.id
+        and params.text("search").lower() in f"{mr.title} {mr.description}".lower()
+        and params.text("wip") in ("", "yes" if mr.draft else "no")
         and set(params.items("labels")) <= set(mr.labels)
         and params.number("author_id", mr.author.id) == mr.author.id
         and params.text("author_username", mr.author.username) == mr.author.username

@@ -11,6 +11,7 @@ from gitlab_sync.sandbox.simulator.core import Simulator, iso
 from gitlab_sync.sandbox.simulator.errors import not_found
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.mr_lookup import merge_request_of
+from gitlab_sync.sandbox.simulator.mr_views import mr_simple
 from gitlab_sync.sandbox.simulator.pipeline_views import pipeline_basic
 from gitlab_sync.sandbox.simulator.train_cars import Car
 from gitlab_sync.sandbox.simulator.trains import Boarding
@@ -64,17 +65,7 @@ def _view(sim: Simulator, car: Car) -> dict[str, Any]:
     duration = None if car.merged_at is None else round(car.merged_at - car.created_at)
     return {
         "id": car.id,
-        "merge_request": {
-            "id": mr.id,
-            "iid": mr.iid,
-            "project_id": mr.project.id,
-            "title": mr.title,
-            "description": mr.description,
-            "state": mr.state,
-            "created_at": iso(mr.created_at),
-            "updated_at": iso(mr.updated_at),
-            "web_url": sim.web_url(mr.project, f"/-/merge_requests/{mr.iid}"),
-        },
+        "merge_request": mr_simple(sim, mr),
         "user": user_basic(sim, car.user),
         "pipeline": pipeline_basic(sim, car.pipeline) if car.pipeline else None,
         "created_at": iso(car.created_at),

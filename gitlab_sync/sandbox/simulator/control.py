@@ -64,6 +64,14 @@ class SimControl:
     def restore_token(self, token: str) -> None:
         self._post("/tokens/revoke", {"token": token, "revoked": False})
 
+    def set_scopes(self, token: str, *scopes: str) -> None:
+        """Give a token other scopes than it had."""
+        self._post("/tokens/scopes", {"token": token, "scopes": list(scopes)})
+
+    def move_project(self, project: int | str, path: str) -> None:
+        """Rename or move a project; only its number stays."""
+        self._post(f"{_project(project)}/move", {"path": path})
+
     def set_role(self, project: int | str, username: str, role: int) -> None:
         self._post(f"{_project(project)}/role", {"username": username, "role": role})
 

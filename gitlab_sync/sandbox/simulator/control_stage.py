@@ -36,6 +36,20 @@ def revoke_token(order: Order) -> None:
     token.revoked = bool(order.body.get("revoked", True))
 
 
+def set_scopes(order: Order) -> None:
+    token = order.sim.world.tokens.get(order.body["token"])
+    if token is None:
+        raise not_found("Token Not Found")
+    token.scopes = frozenset(order.body["scopes"])
+
+
+def move_project(order: Order) -> None:
+    """Give a project another path; its number stays, and reading under the old path is sent there."""
+    project, world = order.project(), order.sim.world
+    world.moved[project.path] = project.id
+    project.path = order.body["path"]
+
+
 def set_role(order: Order) -> None:
     order.user().roles[order.project().id] = Role(order.body["role"])
 

@@ -48,7 +48,8 @@ class Call:
 
     def project(self, needed: Role = Role.REPORTER) -> Project:
         """Return the project of the path if the user has at least this role in it."""
-        return project_for(self.sim.world, self.segments["id"], self.user, needed)
+        reading = self.method in ("GET", "HEAD")
+        return project_for(self.sim.world, self.segments["id"], self.user, needed, reading=reading)
 
 
 @dataclass(frozen=True, slots=True)

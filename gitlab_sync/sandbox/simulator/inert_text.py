@@ -55,25 +55,21 @@ class Finding:
 _SHOWN_CHARACTERS = 80
 _COMMENT = re.compile(r"<!--[ ]*[\w-]+:[ ]*[\w-]+[ ]*-->")
 _WORD = r"[^\W_]|_"
-_JIRA = r"\b[A-Z][A-Z0-9_]+-[0-9]+\b"
-_ISSUE = rf"(?:[\w./-]*#[0-9]|[a-z]+://\S*/issues/[0-9]|{_JIRA}|GL-[0-9])"
+_JIRA = r"(?a:\b)[A-Z][A-Z0-9_]+-[0-9]"
+_ISSUE = rf"(?:[\w./-]{{0,200}}#[0-9]|[a-z]{{2,20}}://\S{{0,300}}/issues/[0-9]|{_JIRA}|GL-[0-9])"
+_CLOSING = "(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)"
 _ANYWHERE: tuple[tuple[TextEffect, re.Pattern[str]], ...] = (
     (TextEffect.MENTION, re.compile(rf"@(?:{_WORD}|\")")),
     (TextEffect.REFERENCE, re.compile(rf"(?:#|!|&|\$)[0-9]|[~%](?:{_WORD}|[\"*{{?])|\^(?:{_WORD})|{_JIRA}")),
     (
         TextEffect.REFERENCE,
-        re.compile(r"\[(?:issue|epic|vulnerability|contact|cadence|feature_flag|[\w ]+):"),
+        re.compile(r"\[(?:issue|epic|vulnerability|contact|cadence|feature_flag|[\w ]{1,40}):"),
     ),
-    (
-        TextEffect.CLOSES,
-        re.compile(
-            rf"\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?):?\s+{_ISSUE}",
-            re.IGNORECASE,
-        ),
-    ),
+    (TextEffect.CLOSES, re.compile(rf"\b{_CLOSING}:?\s{{1,9}}{_ISSUE}", re.IGNORECASE)),
     (TextEffect.SKIPS_CI, re.compile(r"\[(?:skip[ _-]?ci|ci[ _-]?skip|no[ _-]?ci)\]", re.IGNORECASE)),
     (TextEffect.IMAGE, re.compile(r"!\[")),
-    (TextEffect.LINK, re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S|\bwww\.\w|\]\s?[(\[:]", re.IGNORECASE)),
+    (TextEffect.LINK, re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://\S")),
+    (TextEffect.LINK, re.compile(r"(?<![A-Za-z0-9])www\.\w|\]\s?[(\[:]", re.IGNORECASE)),
     (TextEffect.HTML, re.compile(r"</?[A-Za-z!?]")),
 )
 _QUICK_ACTION = re.compile(r"[\s>]*/[A-Za-z_]\w*")
@@ -122,7 +118,7 @@ def _in_line(line: str, place: TextPlace) -> Iterator[tuple[TextEffect, str]]:
 
 
 def _at_start(text: str, place: TextPlace) -> Iterator[tuple[TextEffect, str]]:
-    first = text.splitlines()[0] if text.splitlines() else ""
+    first = text.lstrip().split("\n", 1)[0][:_SHOWN_CHARACTERS]
     if _DRAFT.match(first) or (place is TextPlace.COMMIT and _SQUASHED.match(first)):
         yield TextEffect.DRAFT, first.strip()
 

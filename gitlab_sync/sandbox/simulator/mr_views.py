@@ -25,6 +25,21 @@ def mr_basic(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
     return {**_identity(sim, mr), **_people(sim, mr), **_branches(mr), **_merge_facts(mr)}
 
 
+def mr_simple(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
+    """Return the row of a list that was asked for with `view=simple`."""
+    return {
+        "id": mr.id,
+        "iid": mr.iid,
+        "project_id": mr.project.id,
+        "title": mr.title,
+        "description": mr.description,
+        "state": mr.state,
+        "created_at": iso(mr.created_at),
+        "updated_at": iso(mr.updated_at),
+        "web_url": sim.web_url(mr.project, f"/-/merge_requests/{mr.iid}"),
+    }
+
+
 def mr_listed(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
     """Return the row of a project's list, cached by update time and merge status as GitLab caches it."""
     key = (mr.updated_at, mr.merge_status, mr.state)

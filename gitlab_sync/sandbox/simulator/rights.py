@@ -24,14 +24,23 @@ def authenticate(world: World, secret: str | None, method: str, path: str) -> To
     return token
 
 
-def project_for(world: World, key: str, user: User, needed: Role) -> Project:
+def project_for(world: World, key: str, user: User, needed: Role, *, reading: bool = True) -> Project:
     """Return a project the user may act in; one the user cannot see does not exist."""
     project = world.project(key)
+    if project is None and key in world.moved:
+        raise _moved(world.moved[key], reading=reading)
     if project is None or user.role_in(project.id) == Role.NONE:
         raise not_found("Project Not Found")
     if user.role_in(project.id) < needed:
         raise forbidden()
     return project
+
+
+def _moved(number: int, *, reading: bool) -> ApiError:
+    """Return the answer under a path that a project has left."""
+    if not reading:
+        return refused(405, "Non GET methods are not allowed for moved projects")
+    return ApiError(301, {"message": "Moved"}, {"Location": f"/api/v4/projects/{number}"})
 
 
 def protection_of(project: Project, branch: str) -> Protection | None:

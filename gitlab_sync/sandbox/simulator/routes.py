@@ -182,6 +182,8 @@ CONTROL_ROUTES: list[tuple[str, str, OrderHandler]] = [
     ("POST", "/users", control_stage.add_user),
     ("POST", "/tokens", control_stage.add_token),
     ("POST", "/tokens/revoke", control_stage.revoke_token),
+    ("POST", "/tokens/scopes", control_stage.set_scopes),
+    ("POST", _PROJECT + "/move", control_stage.move_project),
     ("POST", "/throttle", control_stage.set_throttle),
     ("POST", "/timings", control_stage.set_timings),
     ("POST", "/projects", control_stage.add_project),

@@ -220,6 +220,8 @@ class World:
         self.tokens: dict[str, Token] = {}
         self.projects: dict[int, Project] = {}
         self.groups: dict[int, Group] = {}
+        # Paths that projects had, with their numbers.
+        self.moved: dict[str, int] = {}
         self.instance_settings = {"default_projects_limit": 100_000, "deletion_adjourned_period": 1}
         self._numbers: dict[str, itertools.count[int]] = {}
 
