@@ -18,7 +18,7 @@ import secrets
 import signal
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -81,7 +81,8 @@ class ReplicaProcess:
         """SIGKILL."""
         child, self._child = self._child, None
         if child is not None:
-            os.kill(child.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has died by itself
+                os.kill(child.pid, signal.SIGKILL)
             child.stop()  # reaps it
 
     def counted(self, metric: str) -> float:
