@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -28,6 +28,7 @@ from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.service import Engine
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.states import BatchStatus, OperationStatus
+from tests.support import lapse
 from tests.support.crash_flows import PIPELINES, QUICK, ROLES, Flow, partition_of, requests_of
 from tests.support.engine import engine_context, gitlab_client
 from tests.support.road import BOT_TOKEN
@@ -133,16 +134,11 @@ class Stage:
 
     def let_time_pass(self) -> None:
         """Let leases and pauses be over: batches and notifications are due, so is a second wish to merge."""
-        self._free("merge_batch", "next_check_at < '9999-01-01'", "next_check_at = UTC_TIMESTAMP(6)")
-        self._free(
-            "merge_batch", "merge_asked_at > created_at", "merge_asked_at = created_at - INTERVAL 1 HOUR"
-        )
-        self._free("outbox", "delivered_at IS NULL", "next_attempt_at = UTC_TIMESTAMP(6)")
+        lapse.let_time_pass(self.run)
 
     def make_overdue(self) -> None:
         """Let every deadline of an active batch have passed."""
-        self._free("merge_batch", "status IN (1, 4)", "deadline_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
-        self.let_time_pass()
+        lapse.make_overdue(self.run)
 
     def end_foreign_connections(self) -> int:
         """What a server does to connections that are silent for too long; how many there were."""
@@ -152,14 +148,6 @@ class Stage:
             for one in others:
                 kill(cursor, one)
         return len(others)
-
-    def _free(self, table: str, where: str, change: str) -> None:
-        """Change rows that nobody holds: whoever holds one may be this very event loop."""
-        self.run("BEGIN")
-        ids = [row[0] for row in self.run(f"SELECT id FROM {table} WHERE {where} FOR UPDATE SKIP LOCKED")]
-        if ids:
-            self.run(f"UPDATE {table} SET {change} WHERE id IN ({', '.join(map(str, ids))})")
-        self.run("COMMIT")
 
     @asynccontextmanager
     async def mended(self) -> AsyncIterator[None]:
@@ -229,8 +217,7 @@ class Stage:
 
     def landings(self) -> Counter[str]:
         """How often the commit of each batch is on the target branch."""
-        messages = [one["message"] for one in self.running.control.log(self.project)]
-        return Counter(marker for message in messages for marker in _TRAILER.findall(message))
+        return landings_in(self.running.control.log(self.project))
 
     def _requests(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
         moves: dict[bytes, list[str]] = {}
@@ -257,6 +244,11 @@ _MOVES: Final = (
     "SELECT o.subject_id, a.to_status FROM operation_audit a "
     "JOIN operation o ON o.operation_id = a.operation_id ORDER BY a.operation_id, a.version"
 )
+
+
+def landings_in(log: Sequence[dict[str, Any]]) -> Counter[str]:
+    """How often the commit of each batch, by its marker, is in what a branch's log tells."""
+    return Counter(marker for one in log for marker in _TRAILER.findall(one["message"]))
 
 
 @asynccontextmanager

@@ -83,13 +83,14 @@ async def served(ctx: Context, roles: tuple[Role, ...] = tuple(Role)) -> AsyncIt
 
 async def hook_to(running: Running, replica: Replica) -> None:
     """Let the simulated project send its merge request and pipeline events to the replica."""
-    await asyncio.to_thread(_create_hook, running, replica.url)
+    await asyncio.to_thread(create_hook, running, replica.url)
 
 
-def _create_hook(running: Running, url: str) -> None:
-    gl = gitlab.Gitlab(running.base_url, private_token=BOT_TOKEN, timeout=20)
+def create_hook(running: Running, url: str, project: str = PATH, token: str = BOT_TOKEN) -> int:
+    """The same for any project, by whoever may; the hook's id."""
+    gl = gitlab.Gitlab(running.base_url, private_token=token, timeout=20)
     try:
-        gl.projects.get(PATH).hooks.create(
+        hook = gl.projects.get(project, lazy=True).hooks.create(
             {
                 "url": f"{url}/hooks/gitlab",
                 "token": HOOK_TOKEN,
@@ -98,5 +99,6 @@ def _create_hook(running: Running, url: str) -> None:
                 "push_events": False,
             }
         )
+        return int(hook.get_id() or 0)
     finally:
         gl.session.close()
