@@ -8,6 +8,8 @@ import gitlab
 import pytest
 import requests
 
+from tests.contract.conftest import MakeHouse
+from tests.contract.hook_receiver import HookReceiver
 from tests.contract.house import PATH, House
 
 TOKEN = {"PRIVATE-TOKEN": "bot-token"}
@@ -91,3 +93,18 @@ def test_archived_project_takes_no_push(house: House) -> None:
     with pytest.raises(gitlab.GitlabCreateError) as caught:
         house.commit("batch/1", **{"b.txt": "x"})
     assert caught.value.response_code == 403
+
+
+def test_sixth_hook_within_a_minute_is_refused_since_nineteen(
+    make_house: MakeHouse, receiver: HookReceiver
+) -> None:
+    """429 with a message; a minute later, or in an older version, it is created."""
+    for version, refused in (("19.0.0", True), ("18.6.0", False)):
+        house = make_house(version=version)
+        for _ in range(5):
+            house.hook(receiver)
+        if refused:
+            with pytest.raises(gitlab.GitlabCreateError, match="too many times"):
+                house.project.hooks.create({"url": receiver.url}, obey_rate_limit=False)
+            house.control.advance_clock(61)
+        house.project.hooks.create({"url": receiver.url})

@@ -10,7 +10,7 @@ from typing import Any
 from gitlab_sync.sandbox.simulator.api_commits import author_of
 from gitlab_sync.sandbox.simulator.commit_actions import FileAction, decode_content
 from gitlab_sync.sandbox.simulator.errors import forbidden, not_found
-from gitlab_sync.sandbox.simulator.git import EXECUTABLE_MODE, TreeItem
+from gitlab_sync.sandbox.simulator.git import EXECUTABLE_MODE, SUBMODULE_MODE, TreeItem
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call, page_of
 from gitlab_sync.sandbox.simulator.rights import may_push
 from gitlab_sync.sandbox.simulator.state import Project
@@ -113,7 +113,7 @@ def _find(call: Call, project: Project, ref: str) -> FileAt:
     if commit is None:
         raise not_found("Commit Not Found")
     entry = repo.files(commit).get(path)
-    if entry is None:
+    if entry is None or entry.mode == SUBMODULE_MODE:
         raise not_found("File Not Found")
     last = repo.last_change(commit, path) or commit
     return FileAt(path, ref, commit, entry.sha, entry.mode == EXECUTABLE_MODE, repo.blob(entry.sha), last)

@@ -52,6 +52,8 @@ def get_hook(call: Call) -> Answer:
 def create_hook(call: Call) -> Answer:
     project, params = call.project(Role.MAINTAINER), call.params
     params.required("url")
+    if call.sim.profile.hook_creation_limited:
+        _limit(call, project, "create")
     flags = {f"{name}_events": name == "push" for name in _EVENTS}
     number = call.sim.world.number("hook")
     hook = Hook(number, project, "", call.sim.clock.now(), flags)
@@ -84,7 +86,7 @@ def test_hook(call: Call) -> Answer:
     kind = _TRIGGERS.get(call.segments["trigger"])
     if kind is None:
         raise ApiError(400, {"error": "trigger does not have a valid value"})
-    _limit(call, hook.project)
+    _limit(call, hook.project, "test")
     body = json.dumps(_sample(call, hook.project, kind)).encode()
     delivery = sim.deliveries.send_now(hook, kind, body, key=None, urgency=Urgency.TEST)
     _await(sim, delivery)
@@ -111,7 +113,7 @@ def resend_event(call: Call) -> Answer:
     old = next((d for d in sim.deliveries.log if d.hook is hook and str(d.id) == number and d.sent_at), None)
     if old is None:
         raise not_found()
-    _limit(call, hook.project)
+    _limit(call, hook.project, "test")
     delivery = sim.deliveries.send_now(hook, old.kind, old.body, key=old.key, urgency=Urgency.TEST)
     _await(sim, delivery)
     status = int(delivery.status) if delivery.status.isdigit() else delivery.status
@@ -185,10 +187,10 @@ def _await(sim: Simulator, delivery: Delivery) -> None:
     sim.clock.wait_for(lambda: delivery.final, sim.config.hook_timeout_s + 5)
 
 
-def _limit(call: Call, project: Project) -> None:
-    """Count a test or resend: five a minute for each user and project."""
+def _limit(call: Call, project: Project, kind: str) -> None:
+    """Count a creation, or a test or resend: five a minute for each user and project."""
     sim, now = call.sim, call.sim.clock.now()
-    times = sim.audit.limited.setdefault((call.user.id, project.id), [])
+    times = sim.audit.limited.setdefault((kind, call.user.id, project.id), [])
     times[:] = [at for at in times if at > now - 60]
     if len(times) >= sim.config.hook_calls_per_minute:
         raise refused(429, {"error": "This endpoint has been requested too many times. Try again later."})

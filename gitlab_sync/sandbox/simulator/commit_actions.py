@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitlab_sync.sandbox.simulator.errors import bad_request, refused
-from gitlab_sync.sandbox.simulator.git import EXECUTABLE_MODE, FILE_MODE, Entry, Repository
+from gitlab_sync.sandbox.simulator.git import (
+    EXECUTABLE_MODE,
+    FILE_MODE,
+    SUBMODULE_MODE,
+    Entry,
+    Repository,
+)
 
 KINDS = ("create", "update", "move", "delete", "chmod")
 _NEEDS_CONTENT = {"create", "update"}
@@ -21,7 +27,10 @@ _NEEDS_CONTENT = {"create", "update"}
 
 @dataclass(frozen=True, slots=True)
 class FileAction:
-    """One checked action; `content` is None where the file's bytes stay."""
+    """One checked action; `content` is None where the file's bytes stay.
+
+    `mode`: what a person's own git can push and the commit call cannot, like links; None: as usual.
+    """
 
     kind: str
     path: str
@@ -29,6 +38,7 @@ class FileAction:
     content: bytes | None
     last_commit_id: str | None
     executable: bool
+    mode: str | None = None
 
 
 def read_actions(raw: Any) -> list[FileAction]:
@@ -92,7 +102,7 @@ def _apply(files: dict[str, Entry], action: FileAction, blob: str | None) -> Non
     match action.kind:
         case "create":
             _refuse_occupied(files, action.path)
-            files[action.path] = Entry(FILE_MODE, blob or "")
+            files[action.path] = _created(action, blob)
         case "update":
             files[action.path] = Entry(_existing(files, action.path).mode, blob or "")
         case "delete":
@@ -107,6 +117,12 @@ def _apply(files: dict[str, Entry], action: FileAction, blob: str | None) -> Non
             _refuse_occupied(files, action.path)
             del files[old]
             files[action.path] = Entry(entry.mode, blob or entry.sha)
+
+
+def _created(action: FileAction, blob: str | None) -> Entry:
+    if action.mode == SUBMODULE_MODE:  # its content is the commit that it points to
+        return Entry(action.mode, (action.content or b"").decode())
+    return Entry(action.mode or FILE_MODE, blob or "")
 
 
 def _existing(files: Mapping[str, Entry], path: str) -> Entry:

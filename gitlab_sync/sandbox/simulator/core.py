@@ -45,7 +45,7 @@ class Audit:
 
     api_calls: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    limited: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    limited: dict[tuple[str, int, int], list[float]] = field(default_factory=dict)
 
 
 class Simulator:

@@ -16,6 +16,7 @@ from pathlib import Path
 ZERO_SHA = "0" * 40
 FILE_MODE = "100644"
 EXECUTABLE_MODE = "100755"
+SUBMODULE_MODE = "160000"
 _LISTINGS_KEPT = 64
 _LOG_FORMAT = "%H%x01%T%x01%P%x01%an%x01%ae%x01%at%x01%cn%x01%ce%x01%ct%x01%B"
 

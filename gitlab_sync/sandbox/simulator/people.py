@@ -24,12 +24,16 @@ _NOT_YET = {"preparing", "unchecked", "checking"}
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A push of changed files, or of a local merge of another branch."""
+    """A push of changed files, or of a local merge of another branch.
+
+    `modes`: of new files that are links, executable or submodules (their text is the commit), as git has it.
+    """
 
     branch: str
     message: str = "A push"
     files: dict[str, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+    modes: dict[str, str] = field(default_factory=dict)
     merge: str | None = None
     start_branch: str | None = None
 
@@ -43,7 +47,13 @@ def push(sim: Simulator, project: Project, user: User, wish: Push) -> str:
     present = project.repo.files(start_sha) if start_sha else {}
     actions = [
         FileAction(
-            "update" if path in present else "create", path, None, text.encode(), None, executable=False
+            "update" if path in present else "create",
+            path,
+            None,
+            text.encode(),
+            None,
+            executable=False,
+            mode=wish.modes.get(path),
         )
         for path, text in wish.files.items()
     ]

@@ -14,6 +14,7 @@ _EVEN_DISABLING = (17, 11)
 _SYSTEM_FIELDS = (18, 6)
 _SIGNING = (19, 0)
 _ISO_DATES = (19, 0)
+_LIMITED_CREATION = (19, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Profile:
     system_fields: bool
     signing: bool
     hook_dates: DateForm
+    hook_creation_limited: bool
 
 
 def profile_of(version: str) -> Profile:
@@ -37,5 +39,6 @@ def profile_of(version: str) -> Profile:
         client_errors_end_a_hook=number < _EVEN_DISABLING,
         system_fields=number >= _SYSTEM_FIELDS,
         signing=number >= _SIGNING,
+        hook_creation_limited=number >= _LIMITED_CREATION,
         hook_dates=DateForm.ISO if number >= _ISO_DATES else DateForm.OLD,
     )
