@@ -91,6 +91,7 @@ async def merged_without_a_hook(stage: Stage) -> None:
     """GitLab's worker dies between the merge and the event."""
     await asyncio.to_thread(stage.control.crash_merges, "merged_without_hook", project_id=stage.project_id)
     await stage.ask(2)
+    await stage.shown("merged")
 
 
 async def hook_disabled(stage: Stage) -> None:

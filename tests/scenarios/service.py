@@ -22,6 +22,7 @@ from gitlab_sync.service import Engine
 from gitlab_sync.setting_values import Address
 from hooks.app import create_app_for
 from hooks.server import Listening, serve
+from tests.support.crash_points import Broken
 from tests.support.engine import engine_context, gitlab_client
 from tests.support.replica import HOOK_TOKEN
 from tests.support.silence import quiet
@@ -57,6 +58,13 @@ class Points(FaultPoints):
             await do()
         if self._used is not None:
             await self._used.hit(name)
+
+
+class Dead(FaultPoints):
+    """Nothing that comes to any point goes further: what the listener still takes in is refused."""
+
+    async def hit(self, name: str) -> None:
+        raise Broken(f"this replica is dead, and would have passed {name}")
 
 
 class Precipice(FaultPoints):
@@ -113,6 +121,7 @@ class Service:
         self._address = Address("127.0.0.1", 0)
         self._engine: Engine | None = None
         self._loops: asyncio.Task[None] | None = None
+        self._server: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
         self._parts = AsyncExitStack()
 
@@ -145,7 +154,7 @@ class Service:
         self._end = asyncio.Event()
         self._engine = Engine(ctx if self._log is Log.SHOWN else quiet(ctx))
         self._loops = asyncio.create_task(self._engine.run(self._end))
-        self._parts.push_async_callback(_ended, await self._listen())
+        self._server = await self._listen()
 
     async def stop(self) -> None:
         """Stop gracefully, if it runs."""
@@ -155,21 +164,30 @@ class Service:
         await self._over()
 
     async def crash(self) -> None:
-        """Stop in the middle of whatever it does; only the listener, which does nothing itself, may end."""
+        """Stop in the middle of whatever it does; before it starts again, say which points hold then."""
         assert self._loops is not None
+        assert self._server is not None
+        self.points.use(Dead())
         self._loops.cancel()
         await asyncio.wait({self._loops}, timeout=_LIMIT_S)
         self._end.set()
+        await self._end_looks()
+        await self._server
+        await self._end_looks()  # a hook that came in meanwhile
+        await self._over()
+
+    async def _end_looks(self) -> None:
         while looks := [one for one in self.engine._looks._running.values() if not one.done()]:
             for look in looks:
                 look.cancel()
             await asyncio.wait(looks, timeout=_LIMIT_S)
-        await self._over()
 
     async def _over(self) -> None:
+        if self._server is not None:
+            await self._server
         await self._parts.aclose()
         self._parts = AsyncExitStack()
-        self._engine = self._loops = None
+        self._engine = self._loops = self._server = None
 
     async def _listen(self) -> asyncio.Task[None]:
         """Answer; should somebody else's connection have our old port, until that has ended."""
@@ -189,7 +207,3 @@ class Service:
             if not isinstance(error, ConfigError) or time.monotonic() > give_up_at:
                 raise error or RuntimeError("the server ended at once")
             await asyncio.sleep(_TRY_AGAIN_S)
-
-
-async def _ended(server: asyncio.Task[None]) -> None:
-    await server

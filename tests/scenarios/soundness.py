@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -24,8 +23,7 @@ async def faults_of(stage: Stage) -> list[str]:
     ]
     found += _of_requests(stage)
     found += _of_notifications(stage)
-    audit = await asyncio.to_thread(stage.control.audit, stage.project)
-    project = audit["projects"][stage.project]
+    project = await stage.seen()
     log = await stage.do(stage.control.log)
     files = await stage.do(stage.control.files)
     found += _of_gitlab(project, stage.batches())

@@ -212,6 +212,17 @@ class Stage:
         )
         return bool(rest[0][0])
 
+    async def shown(self, state: str) -> None:
+        """Wait until GitLab has a merge request in that state."""
+        while state not in [str(one["state"]) for one in (await self.seen())["merge_requests"]]:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def seen(self) -> dict[str, Any]:
+        """What the simulator's witness says of the project."""
+        audit = await asyncio.to_thread(self.control.audit, self.project)
+        found: dict[str, Any] = audit["projects"][self.project]
+        return found
+
     def is_quiet(self) -> bool:
         """Whether no event of the run's project is on its way."""
         mine = [one for one in self.control.deliveries() if one["project"] == self.project]

@@ -113,8 +113,7 @@ async def person_merges(stage: Stage, batch: Batch) -> None:
 
 
 async def _branch(stage: Stage, batch: Batch) -> str:
-    audit = await asyncio.to_thread(stage.control.audit, stage.project)
-    shown = audit["projects"][stage.project]["merge_requests"]
+    shown = (await stage.seen())["merge_requests"]
     return next(str(one["source_branch"]) for one in shown if one["iid"] == batch.iid)
 
 
