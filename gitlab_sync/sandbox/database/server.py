@@ -229,8 +229,8 @@ class PrivateServer:
     def _make_tcp_user(self) -> None:
         """A user for TCP: root's empty password is for the socket, whose folder only we may enter.
 
-        At every launch: a killed FAST server may have forgotten it. MariaDB makes more roots than one. Not for
-        the binary log: servers of a replication group would find writes in it that the group does not have.
+        At every launch: a killed FAST server may have forgotten it. MariaDB makes more roots than one. Kept
+        out of the binary log, where a replication group would find writes of one member alone.
         """
         user = f"'{_TCP_USER}'@'127.0.0.1'"
         self.address.execute(
