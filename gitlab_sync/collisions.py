@@ -1,6 +1,7 @@
 """Which file names cannot live side by side in one checkout: `README` and `readme`, `a` and `a/b`.
 
-Knows only the names it was given: a twin in the repository that no edit speaks of stays unseen.
+Knows only the names it was given (`target_tree` finds those that no edit speaks of). Folders may be twins:
+what is in them is compared by its whole name.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from gitlab_sync.edits.paths import folded_parents, folded_path
 class NameBook:
     """The names that are taken, compared without letter case and Unicode form."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
+    def __init__(self, taken: Iterable[str], folders: Iterable[str] = ()) -> None:
         self._taken: dict[str, set[str]] = {}
-        self._parents: Counter[str] = Counter()
+        self._parents: Counter[str] = Counter(folded_path(folder) for folder in folders)
         for path in taken:
             self.add(path)
 

@@ -10,22 +10,24 @@ B  a whole-file edit of a path that an earlier member touched, or any edit of a 
 C  an edit of a path that a waiting member wants: that later member waits too, or it would overtake the
    earlier one.
 D  `README` beside `readme`, or `a` beside `a/b`: one checkout cannot hold both, so the member that adds the
-   second one fails. Deleting the first makes room (deletions come first in the commit).
+   second one fails, also if the first is none of ours. Deleting the first makes room (deletions come first
+   in the commit).
 E  an edit that cannot be applied: its member fails alone and leaves no trace, also on its other paths.
 F  a document whose changes cannot be written without touching other lines: found out only when it is
    written, so the members are gone through again, the file being written after each, until the one at fault
    is known. That is costly and ends after some bytes: who had no turn by then waits for the next round.
+G  a path that is no file on the target branch, or lies below a link: its member fails (`base_files`).
 `if_match` speaks of the file as it is on the target branch, not of what earlier members make of it.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from typing import Any, Final, assert_never
 
+from gitlab_sync.base_files import BaseFiles, Exists, FailureCode, Refused
 from gitlab_sync.collisions import NameBook
 from gitlab_sync.documents import (
     Document,
@@ -43,19 +45,6 @@ from gitlab_sync.model import ComposedFile, FileChange, MemberRow, OperationId
 MAX_TRIED_BYTES: Final = 1024 * 1024
 # Reasons are stored in columns of 1,000 characters.
 MAX_REASON_CHARACTERS: Final = 500
-
-
-class Exists(Enum):
-    """Stands for a file of which only the existence is known."""
-
-    UNREAD = auto()
-
-
-class FailureCode(StrEnum):
-    """Why a member cannot be composed, beside the faults of documents (documents.DocumentFault)."""
-
-    STALE_BASE = "stale_base"
-    PATH_COLLISION = "path_collision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +83,12 @@ def paths_to_read(members: Sequence[MemberRow]) -> tuple[str, ...]:
 
 
 def compose(members: Sequence[MemberRow], existing: Mapping[str, bytes | Exists]) -> Composition:
-    """Compose the edits. `existing`: the touched paths that exist, with their content or Exists.UNREAD.
+    """Compose the edits. `existing`: the touched paths that exist, with their content or what they are.
 
-    A member whose edits change nothing has landed. Raises ValueError if content that is needed was not read.
+    It also names what stands in the way of new paths: twins, and what is above them and no folder. A member
+    whose edits change nothing has landed. Raises ValueError if content that is needed was not read.
     """
-    base = _Base(existing)
+    base = BaseFiles(existing)
     doubtful: frozenset[str] = frozenset()
     while True:
         batch = _Batch(base, doubtful)
@@ -131,61 +121,16 @@ class _File:
         return self.content is not None or self.value is not None
 
 
-class _Refused(Exception):
-    """One edit cannot be applied."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
-
-
-class _Base:
-    """The files of the target branch; each document is parsed at most once."""
-
-    def __init__(self, existing: Mapping[str, bytes | Exists]) -> None:
-        self.existing = existing
-        self._documents: dict[str, Document | DocumentProblem] = {}
-
-    def content(self, path: str) -> bytes | None:
-        content = self.existing.get(path)
-        if content is Exists.UNREAD:
-            raise ValueError(f"the content of {path!r} was not read; see paths_to_read")
-        return content
-
-    def document(self, path: str) -> Document:
-        if path not in self._documents:
-            try:
-                self._documents[path] = open_document(path, self.content(path))
-            except DocumentProblem as problem:
-                self._documents[path] = problem
-        found = self._documents[path]
-        if isinstance(found, DocumentProblem):
-            raise DocumentProblem(found.fault, found.text)
-        return found
-
-    def require_match(self, path: str, wanted_sha256: str | None) -> None:
-        if wanted_sha256 is None:
-            return
-        content = self.content(path)
-        if content is None:
-            raise _Refused(
-                FailureCode.STALE_BASE, f"{path} does not exist, but if_match was given; submit anew"
-            )
-        if (present := hashlib.sha256(content).hexdigest()) != wanted_sha256:
-            what = f"{path} has changed (if_match {wanted_sha256[:12]}, now {present[:12]}); submit anew"
-            raise _Refused(FailureCode.STALE_BASE, what)
-
-
 class _Batch:
     """The members taken so far, and the files as they leave them."""
 
-    def __init__(self, base: _Base, doubtful: frozenset[str]) -> None:
+    def __init__(self, base: BaseFiles, doubtful: frozenset[str]) -> None:
         self._base = base
         self._doubtful = doubtful
         self._files: dict[str, _File] = {}
         self._awaited: set[str] = set()
-        self._names = NameBook(base.existing)
+        folders = {path for path, kind in base.existing.items() if kind is Exists.FOLDER}
+        self._names = NameBook(base.existing.keys() - folders, folders)
         self._tried_bytes = 0
         self.landed: list[OperationId] = []
         self.deferred: list[OperationId] = []
@@ -199,7 +144,7 @@ class _Batch:
             return
         try:
             self._files |= self._applied(member)
-        except _Refused as refused:
+        except Refused as refused:
             self.failed.append(MemberFailure(member.operation_id, refused.code, _shown(refused.text)))
         else:
             self.landed.append(member.operation_id)
@@ -229,16 +174,17 @@ class _Batch:
         touched: dict[str, _File] = {}
         for edit in member.edits:
             path = edit["path"]
+            self._base.require_file(edit)
             self._base.require_match(path, edit.get("if_match"))
             try:
                 touched[path] = self._edited(edit, touched.get(path) or self._files.get(path))
             except DocumentProblem as problem:
-                raise _Refused(problem.fault, f"{path}: {problem.text}") from problem
+                raise Refused(problem.fault, f"{path}: {problem.text}") from problem
         gone = [path for path, file in touched.items() if not file.is_there]
         come = [path for path, file in touched.items() if file.is_there]
         if clash := self._names.move(gone, come):
             what = f"{clash[0]} cannot stand beside {clash[1]} in one checkout; choose another path"
-            raise _Refused(FailureCode.PATH_COLLISION, what)
+            raise Refused(FailureCode.PATH_COLLISION, what)
         return touched
 
     def _edited(self, edit: Mapping[str, Any], present: _File | None) -> _File:

@@ -31,6 +31,7 @@ from gitlab_sync.model import (
     ProjectInfo,
     Squash,
 )
+from gitlab_sync.target_tree import TreeEntry
 
 
 class MergeAnswer(StrEnum):
@@ -114,7 +115,16 @@ class GitLabGateway(Protocol):
         ...
 
     async def read_file(self, project_id: ProjectId, path: str, ref: str) -> FileContent | None:
-        """Return the file's bytes at `ref`. None: there is no such file there."""
+        """Return the file's bytes at `ref`. None: there is no such file there.
+
+        GitLabRefused with status 413: the file is larger than any that we edit; it was not read.
+        """
+        ...
+
+    async def list_folder(
+        self, project_id: ProjectId, ref: str, folder: str, *, most: int
+    ) -> Sequence[TreeEntry]:
+        """Return the folder's own entries ("": the root), at most `most`. Empty: there is no such folder."""
         ...
 
     async def create_commit(

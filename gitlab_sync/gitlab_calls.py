@@ -53,7 +53,14 @@ from gitlab_sync.gitlab_errors import (
     meaning_of_404,
     plain_text,
 )
-from gitlab_sync.gitlab_http import Limits, OneHostSession, RequestObserver, is_unbelieved, stage_of
+from gitlab_sync.gitlab_http import (
+    AnswerTooLarge,
+    Limits,
+    OneHostSession,
+    RequestObserver,
+    is_unbelieved,
+    stage_of,
+)
 from gitlab_sync.gitlab_pause import HostPause
 from gitlab_sync.gitlab_threads import ClientKit, GitLabThreads
 from gitlab_sync.model import ProjectInfo
@@ -179,6 +186,8 @@ def _describe(error: Exception, session: OneHostSession) -> Failure:
     if isinstance(error, gitlab.GitlabError) and error.response_code is not None and answer:
         text = answered_text(error.error_message, answer.reason, answer.location)
         return Failure(call, Stage.ANSWERED, text, answer.status, answer.retry_after_s)
+    if isinstance(error, AnswerTooLarge) and call is GitLabCall.READ_FILE:
+        return Failure(call, Stage.ANSWERED, "the file is larger than any that is edited here", 413)
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
         text = UNBELIEVED if is_unbelieved(error) else f"{type(error).__name__} while talking to GitLab"
         return Failure(call, stage_of(error), text)

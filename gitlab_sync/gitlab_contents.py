@@ -18,6 +18,7 @@ from gitlab_sync import gitlab_shapes as shapes
 from gitlab_sync.gitlab_calls import ONE_TRY, GitLabCalls, OwnProject
 from gitlab_sync.gitlab_errors import GitLabCall
 from gitlab_sync.model import CommitInfo, ProjectId
+from gitlab_sync.target_tree import TreeEntry
 
 MOST_CHANGES: Final = 3_000
 BLOB_HEADER: Final = "X-Gitlab-Blob-Id"
@@ -55,6 +56,19 @@ class GitLabContents:
             return not told["diffs"] and not told.get("compare_timeout")
 
         return await self._calls.of_project(GitLabCall.COMPARE, project_id, work)
+
+    async def list_folder(
+        self, project_id: ProjectId, ref: str, folder: str, *, most: int
+    ) -> tuple[TreeEntry, ...]:
+        query = {"path": folder, "ref": ref, "recursive": False}
+
+        def work(own: OwnProject) -> tuple[TreeEntry, ...]:
+            rows = own.repository_tree(
+                query_parameters=query, per_page=listing.PAGE_ENTRIES, iterator=True, **ONE_TRY
+            )
+            return tuple(shapes.tree_entry(row) for row in islice(rows, most))
+
+        return await self._calls.find(GitLabCall.TREE, project_id, work) or ()
 
     async def changed_paths(self, project_id: ProjectId, sha: str) -> frozenset[str]:
         def work(own: OwnProject) -> frozenset[str]:

@@ -29,6 +29,8 @@ from gitlab_sync.gitlab_errors import GitLabCall, Stage
 from gitlab_sync.telemetry import CallResult
 
 LARGEST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+# A file in base64 and its facts; what we edit has at most 1 MiB.
+LARGEST_FILE_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 _READS: Final = ("GET", "HEAD")
 
@@ -63,6 +65,10 @@ class Answer:
     retry_after_s: float | None
 
 
+class AnswerTooLarge(requests.exceptions.ContentDecodingError):
+    """The answer is larger than any we wait for; the rest of it was not read."""
+
+
 class OneHostSession(requests.Session):
     """Speaks to one host only. `call` says what for; `answer` is the last answer, None if there was none."""
 
@@ -92,7 +98,8 @@ class OneHostSession(requests.Session):
         try:
             response = super().send(request, **kwargs)
             self.answer = _answer(response)
-            _read_whole(response, started + self._limits.whole_s)
+            largest = LARGEST_FILE_ANSWER_BYTES if self.call is GitLabCall.READ_FILE else LARGEST_ANSWER_BYTES
+            _read_whole(response, started + self._limits.whole_s, largest)
             result = _result(request.method, response.status_code)
             return response
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
@@ -178,7 +185,7 @@ def _answer(response: requests.Response) -> Answer:
     )
 
 
-def _read_whole(response: requests.Response, deadline: float) -> None:
+def _read_whole(response: requests.Response, deadline: float, largest_bytes: int) -> None:
     """Read the body piece by piece, so that one that trickles in cannot hold the thread for ever."""
     body = bytearray()
     while piece := response.raw.read1(_CHUNK_BYTES, decode_content=True):
@@ -186,8 +193,8 @@ def _read_whole(response: requests.Response, deadline: float) -> None:
         if time.monotonic() > deadline:
             response.close()
             raise requests.exceptions.ReadTimeout("the answer did not end in time")
-        if len(body) > LARGEST_ANSWER_BYTES:
+        if len(body) > largest_bytes:
             response.close()
-            raise requests.exceptions.ContentDecodingError("the answer is larger than any we wait for")
+            raise AnswerTooLarge("the answer is larger than any we wait for")
     response.raw.release_conn()
     response.raw = io.BytesIO(bytes(body))

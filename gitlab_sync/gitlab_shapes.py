@@ -27,9 +27,12 @@ from gitlab_sync.model import (
     ProjectId,
     ProjectInfo,
 )
+from gitlab_sync.target_tree import EntryKind, TreeEntry
 
 Shape = Mapping[str, Any]
 _NEVER: Final = datetime(9999, 12, 31)  # noqa: DTZ001 naive UTC, as every time here
+_ENTRY_KINDS: Final = {"tree": EntryKind.FOLDER, "commit": EntryKind.SUBMODULE}
+_LINK_MODE: Final = "120000"
 T = TypeVar("T")
 
 
@@ -75,6 +78,13 @@ def file_content(path: str, shape: Shape) -> FileContent:
     if shape.get("content_sha256") not in (None, digest):
         raise UnexpectedShape(f"content of {path!r} does not match its content_sha256")
     return FileContent(path=path, content=content, sha256=digest)
+
+
+def tree_entry(shape: Shape) -> TreeEntry:
+    """Read a row of a folder's listing; a symbolic link is a blob by type and told apart by its mode."""
+    kind = _ENTRY_KINDS.get(_need(shape, "type", str), EntryKind.FILE)
+    is_link = kind is EntryKind.FILE and _text(shape, "mode") == _LINK_MODE
+    return TreeEntry(_need(shape, "path", str), EntryKind.LINK if is_link else kind)
 
 
 def merge_request(shape: Shape) -> MergeRequestInfo:

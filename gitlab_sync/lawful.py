@@ -1,46 +1,83 @@
-"""Composes a batch within its limits: under the policy it runs under, and within one commit's size. Pure.
+"""Which members of a batch may be composed, and how many of them fit into one commit. Pure.
 
-A request is checked when it is admitted; the partitions file may have become stricter since. What the
-policy of the batch does not allow fails that member alone; what does not fit into one commit waits for a
-later round.
+A request is checked when it is admitted; the partitions file may have become stricter since. What the policy
+of the batch does not allow fails that member alone. What does not fit into one commit waits for a later
+round: a batch is always one commit, because only one can be found again and adopted when its answer is lost.
+A member that is too large for a commit of its own fails, or it would wait for ever.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from gitlab_sync.compose import Composition, Exists, MemberFailure, compose
+from gitlab_sync.base_files import Exists, FailureCode
+from gitlab_sync.compose import Composition, MemberFailure, compose, paths_to_read
 from gitlab_sync.edits import check_edits
 from gitlab_sync.model import MemberRow, Partition
 
-# GitLab slows commit calls over 20 MiB (contract B6); edits become base64 there.
+# GitLab lets three commit calls over 20 MiB pass in 30 s (contract B6), and content travels as base64.
 MOST_BYTES: Final = 8 * 1024 * 1024
+MOST_BYTES_ALONE: Final = 14 * 1024 * 1024
+# No limit of GitLab's; its own time limit is a minute. A request's edits always fit.
+MOST_FILES: Final = 500
+# Files are read until there are more bytes of them than fit into any commit.
+MOST_READ_BYTES: Final = MOST_BYTES_ALONE + 1
 
 
-def compose_lawful(
-    members: Sequence[MemberRow], existing: Mapping[str, bytes | Exists], policy: Partition
-) -> Composition:
-    """Compose the members that the policy allows, as many as fit into one commit."""
-    refused = [failure for member in members if (failure := _refusal(member, policy)) is not None]
-    gone = {failure.operation_id for failure in refused}
-    lawful = [member for member in members if member.operation_id not in gone]
-    fitting = lawful[: _how_many_fit([_size_bytes(member) for member in lawful])]
-    composition = compose(fitting, existing)
-    waiting = tuple(member.operation_id for member in lawful[len(fitting) :])
-    return replace(
-        composition,
-        failed=(*composition.failed, *refused),
-        deferred=(*composition.deferred, *waiting),
+def sorted_out(
+    members: Sequence[MemberRow], policy: Partition
+) -> tuple[list[MemberRow], list[MemberFailure]]:
+    """Those whose edits the policy allows, and the failures of the others."""
+    lawful: list[MemberRow] = []
+    refused: list[MemberFailure] = []
+    for member in members:
+        failure = _refusal(member, policy)
+        if failure is None:
+            lawful.append(member)
+        else:
+            refused.append(failure)
+    return lawful, refused
+
+
+def first_fitting(members: Sequence[MemberRow]) -> Sequence[MemberRow]:
+    """The longest start of `members` that fits by what its own edits say; what they edit is not read yet."""
+    paths: set[str] = set()
+    total_bytes = 0
+    for count, member in enumerate(members):
+        paths |= {edit["path"] for edit in member.edits}
+        total_bytes += sum(_edit_bytes(edit) for edit in member.edits)
+        if count and (len(paths) > MOST_FILES or total_bytes > MOST_BYTES):
+            return members[:count]
+    return members
+
+
+def compose_fitting(members: Sequence[MemberRow], existing: Mapping[str, bytes | Exists]) -> Composition:
+    """Compose as many of `members` as fit into one commit; the others wait, one too large for any fails.
+
+    A file that is needed and was left unread because there is too much to read counts as not fitting.
+    """
+    sizes = list(_sizes_together(members, existing))
+    count = next((place for place, size in enumerate(sizes) if size > MOST_BYTES), len(sizes))
+    if sizes and count == 0:
+        if sizes[0] > MOST_BYTES_ALONE:
+            return _without_first(members)
+        count = 1
+    composition = compose(members[:count], existing)
+    waiting = tuple(member.operation_id for member in members[count:])
+    return replace(composition, deferred=(*composition.deferred, *waiting))
+
+
+def _without_first(members: Sequence[MemberRow]) -> Composition:
+    """The first one fails; the others are looked at again without it."""
+    text = (
+        f"the files that this request changes come to more than {MOST_BYTES_ALONE} bytes, "
+        "too much for one commit; send it in several requests"
     )
-
-
-def folders_of(paths: Sequence[str]) -> tuple[str, ...]:
-    """Every folder that must be one for these paths to exist, once, in order."""
-    folders = (path[:end] for path in paths for end in range(len(path)) if path[end] == "/")
-    return tuple(dict.fromkeys(folders))
+    failure = MemberFailure(members[0].operation_id, FailureCode.COMMIT_TOO_LARGE, text)
+    return Composition((), (), tuple(member.operation_id for member in members[1:]), (failure,))
 
 
 def _refusal(member: MemberRow, policy: Partition) -> MemberFailure | None:
@@ -53,18 +90,23 @@ def _refusal(member: MemberRow, policy: Partition) -> MemberFailure | None:
     return MemberFailure(member.operation_id, "not_allowed", text[:500])
 
 
-def _how_many_fit(sizes: Sequence[int]) -> int:
-    """The longest start that fits; always one, so that nothing waits for ever."""
+def _sizes_together(members: Sequence[MemberRow], existing: Mapping[str, bytes | Exists]) -> Iterator[int]:
+    """How large a commit of the members up to each one can become, by the files they change and add to."""
+    counted: set[str] = set()
     total = 0
-    for count, size in enumerate(sizes):
-        total += size
-        if total > MOST_BYTES and count:
-            return count
-    return len(sizes)
+    for member in members:
+        for path in paths_to_read([member]):
+            if path not in counted:
+                counted.add(path)
+                total += _present_bytes(existing.get(path))
+        total += sum(_edit_bytes(edit) for edit in member.edits)
+        yield total
 
 
-def _size_bytes(member: MemberRow) -> int:
-    return sum(_edit_bytes(edit) for edit in member.edits)
+def _present_bytes(content: bytes | Exists | None) -> int:
+    if content is Exists.UNREAD:
+        return MOST_READ_BYTES
+    return len(content) if isinstance(content, bytes) else 0
 
 
 def _edit_bytes(edit: Mapping[str, Any]) -> int:

@@ -34,6 +34,8 @@ from gitlab_sync.documents.yaml_scalars import plain_value
 
 _COLON: Final = re.compile(r"\s*:")
 _FIRST_WORD: Final = re.compile(r"[ \t]*(?=\S)")
+# The scanner's time grows with the square of a tag's length.
+_LONG_TAG: Final = re.compile(r"![^\s\x85\u2028\u2029]{1024}")
 _COLLECTION_TAGS: Final = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
@@ -51,6 +53,10 @@ class _Open:
 
 def read_yaml(text: str) -> Node | None:
     """Parse one YAML document; None if there is nothing in it. Raises DocumentProblem."""
+    if long_tag := _LONG_TAG.search(text):
+        line = text.count("\n", 0, long_tag.start()) + 1
+        what = f"what follows the ! in line {line} is longer than any tag; edit the file by hand"
+        raise DocumentProblem(DocumentFault.UNSUPPORTED, what)
     reader = _Reader(text)
     try:
         for event in YAML(typ="safe", pure=True).parse(text):

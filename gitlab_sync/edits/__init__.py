@@ -7,8 +7,8 @@ inverse(edits) -> edits                                            what takes th
 
 from gitlab_sync.edits.checks import MAX_CONTENT_BYTES, MAX_EDITS, check_edits
 from gitlab_sync.edits.inverse import CannotInvert, inverse
-from gitlab_sync.edits.ops import WHOLE_FILE_OPS, Op, put_content
-from gitlab_sync.edits.paths import BUILT_IN_PROTECTED, folded_path, is_hidden, path_problem
+from gitlab_sync.edits.ops import WHOLE_FILE_OPS, Op, is_lfs_pointer, put_content
+from gitlab_sync.edits.paths import BUILT_IN_PROTECTED, folded_parents, folded_path, is_hidden, path_problem
 
 __all__ = [
     "BUILT_IN_PROTECTED",
@@ -18,9 +18,11 @@ __all__ = [
     "CannotInvert",
     "Op",
     "check_edits",
+    "folded_parents",
     "folded_path",
     "inverse",
     "is_hidden",
+    "is_lfs_pointer",
     "path_problem",
     "put_content",
 ]

@@ -13,7 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gitlab_sync.documents import MAX_DEPTH, is_document_path, pointer_tokens
-from gitlab_sync.edits.ops import OPTIONAL_MEMBERS, REQUIRED_MEMBERS, WHOLE_FILE_OPS, Op, put_content
+from gitlab_sync.edits.ops import (
+    OPTIONAL_MEMBERS,
+    REQUIRED_MEMBERS,
+    WHOLE_FILE_OPS,
+    Op,
+    is_lfs_pointer,
+    put_content,
+)
 from gitlab_sync.edits.paths import folded_parents, folded_path, path_problem, protection_problem
 from gitlab_sync.errors import FieldProblem
 
@@ -130,6 +137,8 @@ def _content_problem(edit: Mapping[str, Any], *, is_text: bool) -> str | None:
         return f"has {len(content)} bytes; at most {MAX_CONTENT_BYTES} are taken"
     if is_text and b"\0" in content:
         return "holds a NUL character; send binary content as base64"
+    if is_lfs_pointer(content):
+        return "is a pointer of Git LFS, whose file is not here; large files do not belong in a request"
     if _PRIVATE_KEY.search(content):
         return "looks like a private key; secrets do not belong in a repository"
     return None

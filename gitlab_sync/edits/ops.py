@@ -36,6 +36,15 @@ OPTIONAL_MEMBERS: Final[Mapping[Op, tuple[str, ...]]] = {
 }
 
 
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
+_LONGEST_LFS_POINTER_BYTES: Final = 1024
+
+
+def is_lfs_pointer(content: bytes) -> bool:
+    """True if this is not a file but the note that Git LFS keeps in its place."""
+    return len(content) < _LONGEST_LFS_POINTER_BYTES and content.startswith(_LFS_POINTER)
+
+
 def put_content(edit: Mapping[str, Any]) -> bytes:
     """The bytes that a checked `put` writes. Raises ValueError if they are not what `encoding` says."""
     content: str = edit["content"]

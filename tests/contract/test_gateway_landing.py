@@ -283,6 +283,35 @@ async def test_nothing_exists_at_a_commit_that_is_there_but_a_missing_commit_is_
         await gitlab.read_file(project_id, "a.txt", "f" * 40)
 
 
+async def test_a_folders_rows_tell_links_submodules_and_folders_from_files(
+    gitlab: GitLabGateway, house: House, project_id: ProjectId
+) -> None:
+    """By type and mode; no more rows than asked for; a folder that is not there has none."""
+    rows = {"kinds/file": "x", "kinds/link": "file", "kinds/module": "1" * 40, "kinds/in/x": "x"}
+    head = house.control.push(PATH, "kinds", rows, modes={"kinds/link": "120000", "kinds/module": "160000"})
+    found = await gitlab.list_folder(project_id, head, "kinds", most=100)
+    assert {entry.path: entry.kind.value for entry in found} == {
+        "kinds/file": "file",
+        "kinds/link": "link",
+        "kinds/module": "submodule",
+        "kinds/in": "folder",
+    }
+    assert len(await gitlab.list_folder(project_id, head, "kinds", most=2)) == 2
+    for nowhere in ("none", "kinds/link", "kinds/module"):
+        assert not await gitlab.list_folder(project_id, head, nowhere, most=100)
+    assert {entry.path for entry in await gitlab.list_folder(project_id, head, "", most=100)} >= {"kinds"}
+
+
+async def test_a_file_of_many_megabytes_is_not_read_to_its_end(
+    gitlab: GitLabGateway, house: House, project_id: ProjectId
+) -> None:
+    """It is refused at once and not tried again, as if GitLab had."""
+    head = house.control.push(PATH, "large", {"large.bin": "x" * 4_000_000})
+    with pytest.raises(GitLabRefused, match="larger than any") as refused:
+        await gitlab.read_file(project_id, "large.bin", head)
+    assert refused.value.status == 413
+
+
 async def test_pages_are_followed_behind_a_proxy_that_tells_another_host(
     gitlab: GitLabGateway, house: House, project_id: ProjectId
 ) -> None:

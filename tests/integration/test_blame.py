@@ -5,6 +5,7 @@ from __future__ import annotations
 import gitlab
 import pytest
 
+from gitlab_sync import composing
 from gitlab_sync.admission import submit
 from gitlab_sync.context import Context
 from gitlab_sync.model import BatchId, OperationId
@@ -53,9 +54,13 @@ async def test_a_path_through_an_existing_file_fails_its_request_alone(
 
 
 async def test_a_commit_that_gitlab_refuses_is_halved_until_the_culprit_stands_alone(
-    simulator: Running, database_url: str
+    simulator: Running, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GitLab refuses whatever holds item-3; everybody else lands, item-3 fails with GitLab's words."""
+    """GitLab refuses whatever holds item-3; everybody else lands, item-3 fails with GitLab's words.
+
+    We do not see why: the folders are too large to be looked through.
+    """
+    monkeypatch.setattr(composing, "MOST_ENTRIES", 0)
     async with road(simulator, database_url) as ctx:
         edits = [({"op": "put", "path": f"docs/{index}", "content": "x\n"},) for index in range(5)]
         edits[3] = ({"op": "put", "path": "folder", "content": "x\n"},)  # a folder stands there

@@ -25,6 +25,7 @@ from gitlab_sync.model import (
     PipelineInfo,
     ProjectId,
 )
+from gitlab_sync.target_tree import EntryKind, TreeEntry
 from tests.support.service_values import Mode
 
 TARGET: Final = "main"
@@ -84,6 +85,14 @@ class MemoryGitLab:
     async def read_file(self, project_id: ProjectId, path: str, ref: str) -> FileContent | None:
         content = self._asked(project_id).files.get(path)
         return None if content is None else FileContent(path, content, "")
+
+    async def list_folder(
+        self, project_id: ProjectId, ref: str, folder: str, *, most: int
+    ) -> Sequence[TreeEntry]:
+        start = f"{folder}/" if folder else ""
+        inside = [path[len(start) :] for path in self._asked(project_id).files if path.startswith(start)]
+        kinds = {name.split("/")[0]: EntryKind.FOLDER if "/" in name else EntryKind.FILE for name in inside}
+        return [TreeEntry(start + name, kind) for name, kind in sorted(kinds.items())][:most]
 
     async def create_commit(
         self,

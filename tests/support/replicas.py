@@ -24,6 +24,7 @@ from gitlab_sync.rounds import RoundReport, RoundResult, claim
 from gitlab_sync.settlement import Ending
 from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.store import batches, probes
+from gitlab_sync.target_tree import TreeEntry
 from gitlab_sync.verdict import MemberFate
 from tests.support.engine import PARTITION, engine_context
 
@@ -42,6 +43,11 @@ class StillGitLab:
 
     async def existing_paths(self, project_id: ProjectId, ref: str, paths: Sequence[str]) -> frozenset[str]:
         return frozenset()
+
+    async def list_folder(
+        self, project_id: ProjectId, ref: str, folder: str, *, most: int
+    ) -> Sequence[TreeEntry]:
+        return []
 
     async def create_commit(self, project_id: ProjectId, **commit: Any) -> CommitInfo:
         raise OutcomeUnknown("the answer to the commit is lost")

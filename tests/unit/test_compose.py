@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gitlab_sync.compose import Composition, Exists, compose, paths_to_read, paths_touched
+from gitlab_sync.base_files import Exists
+from gitlab_sync.compose import Composition, compose, paths_to_read, paths_touched
 from gitlab_sync.model import ComposedFile, FileChange
 from tests.support.members import make_member, operation_id
 

@@ -219,6 +219,15 @@ def test_a_file_of_too_many_values_is_refused_while_it_is_read(monkeypatch: pyte
         open_document("a.yaml", b"- a\n- b\n- c\n")
 
 
+def test_a_tag_of_a_megabyte_does_not_keep_a_thread_busy_for_half_a_minute() -> None:
+    """Its scanner is quadratic: what is longer than any tag is refused before it is scanned."""
+    for text in ("!" + "a" * 1_000_000 + " 1\n", "a: !<" + "%41" * 300_000 + "> 1\n"):
+        with pytest.raises(DocumentProblem, match="longer than any tag") as refused:
+            open_document("a.yaml", text.encode())
+        assert refused.value.fault is DocumentFault.UNSUPPORTED
+    assert patched('a: "!' + "x" * 900 + '"\n', {"b": 1}).endswith("b: 1\n")
+
+
 def test_a_file_that_is_not_utf_8_is_refused() -> None:
     """Bytes are never guessed at."""
     with pytest.raises(DocumentProblem, match="not UTF-8 at byte 3"):

@@ -16,6 +16,7 @@ PUT = {"op": "put", "path": "a.txt", "content": "x"}
 MERGE = {"op": "merge", "path": "a.yaml", "patch": {"x": 1}}
 ITEM = {"op": "ensure_item", "path": "a.yaml", "pointer": "/list", "item": 1}
 # Put together so that no scanner takes this file for a leak.
+LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 9\n"
 KEY_HEAD = "-----BEGIN " + "OPENSSH PRIVATE " + "KEY-----"
 
 
@@ -76,6 +77,7 @@ def test_well_formed_edits_pass(edit: dict[str, Any]) -> None:
         ({**PUT, "content": "x" * (MAX_CONTENT_BYTES + 1)}, "/content", "at most"),
         ({**PUT, "content": "x" * (MAX_CONTENT_BYTES * 2 + 1)}, "/content", "larger than"),
         ({**PUT, "content": f"a\n{KEY_HEAD}\n"}, "/content", "private key"),
+        ({**PUT, "content": LFS_POINTER}, "/content", "pointer of Git LFS"),
         ({**PUT, "if_match": "0F" * 32}, "/if_match", "64 lower-case"),
         ({**PUT, "if_match": None}, "/if_match", "64 lower-case"),
         ({**MERGE, "path": "a.txt"}, "/path", "use put"),
