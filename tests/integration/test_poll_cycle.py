@@ -13,7 +13,7 @@ from gitlab_sync.glances import TRUSTED_POLLS
 from gitlab_sync.model import MergeMode, MrIid
 from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.service import Engine
-from gitlab_sync.states import BatchStatus
+from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.store import batches
 from tests.conftest import MakeConnection
 from tests.support.engine import engine_context, gitlab_client
@@ -214,3 +214,35 @@ async def test_the_poller_comes_back_at_once_for_the_next_due_time_and_sleeps_un
         assert until_due_s is not None
         assert 0 < until_due_s <= cycles.ctx.settings.poll_interval_s
         await engine._looks.drain(LIMIT_S)
+
+
+async def test_with_every_webhook_lost_a_merge_is_settled_within_a_poll_interval_and_a_second(
+    stage: Stage,
+) -> None:
+    """In virtual time: it passes only until the next due time, and a look there takes none."""
+    async with stage(3, "success", merge=MergeMode.MANUAL) as cycles:
+        await cycles.run()
+        batch = await batch_of(cycles.ctx, _last(cycles))
+        await _merged(cycles, merge_request_of(batch))
+        passed_s = 0.0
+        while (await batch_of(cycles.ctx, batch.id)).status is not BatchStatus.SUCCEEDED:
+            passed_s += await cycles.advance()
+            assert passed_s <= cycles.ctx.settings.poll_interval_s + 1.0
+        assert (await batch_of(cycles.ctx, batch.id)).settled_via == Via.POLLER
+
+
+async def test_the_poller_alone_carries_a_batch_from_green_to_settled_in_two_short_waits(
+    stage: Stage,
+) -> None:
+    """The pipeline's end within an interval, the merge that we asked for within `merge_check_s` after it."""
+    async with stage(1) as cycles:
+        await cycles.run()
+        batch = await batch_of(cycles.ctx, _last(cycles))
+        assert batch.pipeline_id is not None
+        cycles.simulator.control.set_pipeline(PATH, batch.pipeline_id, "success")
+        passed_s = 0.0
+        while (await batch_of(cycles.ctx, batch.id)).status is not BatchStatus.SUCCEEDED:
+            passed_s += await cycles.advance()
+            settings = cycles.ctx.settings
+            assert passed_s <= settings.poll_interval_s + settings.merge_check_s + 1.0
+        assert (await batch_of(cycles.ctx, batch.id)).settled_via == Via.POLLER

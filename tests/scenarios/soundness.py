@@ -10,7 +10,7 @@ from gitlab_sync.describe import parse_branch_name
 from gitlab_sync.invariants import find_violations
 from gitlab_sync.states import BatchStatus, OperationStatus
 from tests.scenarios.stage import ENDED, Batch, Stage
-from tests.support.crash_stage import landings_in
+from tests.support.landings import landings_in
 
 #: Ends of a batch whose merge request did not merge and that landed all the same, or that never had one.
 _LANDED_OTHERWISE = frozenset({"landed_otherwise", "already_there"})

@@ -19,7 +19,7 @@ from gitlab_sync.context import Context
 from gitlab_sync.deliveries import accept_delivery
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer
 from gitlab_sync.errors import DatabaseError, StaleWrite
-from gitlab_sync.model import Approval, BatchId, NewRequest, OnFailure, OperationId, Partition
+from gitlab_sync.model import Approval, BatchId, MergeMode, NewRequest, OnFailure, OperationId, Partition
 from gitlab_sync.moves import approve
 from gitlab_sync.outbox import deliver_due
 from gitlab_sync.reconcile import reconcile
@@ -46,6 +46,7 @@ class Flow(StrEnum):
     RED = "red"  # the pipeline fails, and its members with it
     BLOCK = "block"  # the pipeline blocks the batch, and is mended
     REBUILD = "rebuild"  # the target moves under the merge request of a fast-forward project
+    TRAIN = "train"  # GitLab's merge train lands it
     APPROVE = "approve"  # each request needs a yes
     HOOKED = "hooked"  # a delivery tells of the merge request
 
@@ -55,12 +56,18 @@ PIPELINES: Final[dict[Flow, tuple[str, ...]]] = {
     Flow.BLOCK: ("failed",),
     Flow.REBUILD: ("running", "success"),  # the first head's never ends
 }
+DURATIONS_S: Final = {Flow.TRAIN: 1.0}  # of a pipeline: long enough to be seen on its train
+SETTINGS: Final[dict[Flow, dict[str, Any]]] = {
+    Flow.REBUILD: {"merge_method": "ff"},
+    Flow.TRAIN: {"merge_trains_enabled": True, "merge_pipelines_enabled": True},
+}
 STEPS: Final[dict[Flow, tuple[str, ...]]] = {
     Flow.LAND: ("submit", "engine"),
     Flow.DEFER: ("submit", "engine"),
     Flow.RED: ("submit", "engine"),
     Flow.BLOCK: ("submit", "engine"),
     Flow.REBUILD: ("submit", "engine"),
+    Flow.TRAIN: ("submit", "engine"),
     Flow.APPROVE: ("submit", "approve", "engine"),
     Flow.HOOKED: ("submit", "round", "publish", "hook", "engine"),
 }
@@ -85,6 +92,7 @@ def partition_of(flow: Flow, project: str) -> Partition:
     policy: dict[Flow, dict[str, Any]] = {
         Flow.RED: {"on_failure": OnFailure.FAIL},
         Flow.BLOCK: {"on_failure": OnFailure.BLOCK},
+        Flow.TRAIN: {"merge": MergeMode.TRAIN},
         Flow.APPROVE: {"approval": Approval.REQUIRED},
     }
     return partition(project=project, **policy.get(flow, {}))

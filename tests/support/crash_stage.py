@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -29,8 +28,18 @@ from gitlab_sync.service import Engine
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.states import BatchStatus, OperationStatus
 from tests.support import lapse
-from tests.support.crash_flows import PIPELINES, QUICK, ROLES, Flow, partition_of, requests_of
+from tests.support.crash_flows import (
+    DURATIONS_S,
+    PIPELINES,
+    QUICK,
+    ROLES,
+    SETTINGS,
+    Flow,
+    partition_of,
+    requests_of,
+)
 from tests.support.engine import engine_context, gitlab_client
+from tests.support.landings import landings_in
 from tests.support.road import BOT_TOKEN
 from tests.support.schemas import connections, kill
 from tests.support.servers import RunningServer
@@ -38,7 +47,6 @@ from tests.support.sink import SECRET, SinkServer, listening
 
 T = TypeVar("T")
 
-_TRAILER: Final = re.compile(r"^GitLab-Sync-Batch: (\S+)$", re.MULTILINE)
 _ONE_AT_A_TIME: Final = threading.Lock()
 _NUMBERS: Final = itertools.count(1)
 _PATIENCE_S: Final = 1.0
@@ -75,11 +83,12 @@ class Stage:
 
     def _furnish(self) -> int:
         control = self.running.control
-        settings = {"merge_method": "ff"} if self.flow is Flow.REBUILD else {}
+        settings = SETTINGS.get(self.flow, {})
         project = control.add_project(
             self.project, {"README.md": "# access\n"}, merge_level=30, settings=settings
         )
-        control.set_plan(self.project, *PIPELINES.get(self.flow, ("success",)), duration_s=0.05)
+        outcomes = PIPELINES.get(self.flow, ("success",))
+        control.set_plan(self.project, *outcomes, duration_s=DURATIONS_S.get(self.flow, 0.05))
         return int(project["id"])
 
     def look_by(self, connection: pymysql.Connection[Any]) -> None:
@@ -244,11 +253,6 @@ _MOVES: Final = (
     "SELECT o.subject_id, a.to_status FROM operation_audit a "
     "JOIN operation o ON o.operation_id = a.operation_id ORDER BY a.operation_id, a.version"
 )
-
-
-def landings_in(log: Sequence[dict[str, Any]]) -> Counter[str]:
-    """How often the commit of each batch, by its marker, is in what a branch's log tells."""
-    return Counter(marker for one in log for marker in _TRAILER.findall(one["message"]))
 
 
 @asynccontextmanager

@@ -59,6 +59,22 @@ class Cycles:
         await self.looks.drain(LIMIT_S)
         return self.calls() - before
 
+    async def advance(self) -> float:
+        """Let virtual time pass until something is due, and run the cycle then; how many seconds that was.
+
+        Time passes by moving the rows' times back; what happens in a cycle takes none.
+        """
+        due_s = max(0.0, await self.poller.next_due_s() or 0.0)
+        ago = f"- INTERVAL {round(due_s * 1e6) + 1} MICROSECOND"
+        with self.connection.cursor() as cursor:
+            for name in ("next_check_at", "deadline_at", "created_at", "published_at", "merge_asked_at"):
+                cursor.execute(f"UPDATE merge_batch SET {name} = {name} {ago} WHERE status IN (1, 4)")
+        self.now_s += due_s
+        for batch_id, via in await self.poller.due_looks() or ():
+            self.looks.want(batch_id, via)
+        await self.looks.drain(LIMIT_S)
+        return due_s
+
     def calls(self) -> Counter[str]:
         """How often each route of the simulator was called so far."""
         counted = Counter[str]()
