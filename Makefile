@@ -7,6 +7,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 PYTEST_ARGS ?=
 CHAOS_ARGS ?=
+SCENARIOS_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,14 +18,15 @@ SCRIPTS := .ci/run gitlab_sync/sandbox/database/install-mysql.sh
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-chaos test-failover test-fidelity check bench clean
+.PHONY: help demo test test-unit test-chaos test-failover test-fidelity test-scenarios check bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  Variables: ONCE=1 and REQUESTS=n (demo), WORKERS=n (test), PYTEST_ARGS='-k word' (test, test-unit),"
-	@echo "  CHAOS_ARGS='--parts storm --servers mysql' (test-chaos), PYTHON=python3.12 (which interpreter makes .venv)."
+	@echo "  CHAOS_ARGS='--parts storm --servers mysql' (test-chaos), SCENARIOS_ARGS='--only 7a --modes hooks' (test-scenarios),"
+	@echo "  PYTHON=python3.12 (which interpreter makes .venv)."
 
 demo: $(RUN) ## watch requests land: database, GitLab simulator, two replicas (ONCE=1 REQUESTS=120: end after a summary)
 	@$(BIN)/gitlab-sync sandbox $(if $(filter-out 0 no,$(ONCE)),--once) $(if $(REQUESTS),--requests $(REQUESTS))
@@ -47,6 +49,10 @@ test-failover: $(DEV) ## a group of three MySQL servers loses its primary under 
 
 test-fidelity: $(DEV) ## run python-gitlab's own tests against the GitLab simulator and print how many pass
 	@$(BIN)/python -m tests.fidelity.run
+
+test-scenarios: $(DEV) ## 22 scenarios of GitLab, people and network, in five delivery modes: prints the table; four minutes
+	@$(BIN)/python -m gitlab_sync.sandbox.database
+	@$(BIN)/python -m tests.scenarios.run $(SCENARIOS_ARGS)
 
 check: $(DEV) ## format, lint, types, import rules, dependencies, shell scripts
 	@$(BIN)/ruff format --check .
