@@ -98,7 +98,7 @@ async def run_cell(house: House, cell: Cell) -> Outcome:
     vias: tuple[str, ...] = ()
     faults: list[str] = []
     try:
-        async with asyncio.timeout(RUN_LIMIT_S), _played(house, cell) as stage:
+        async with asyncio.timeout(RUN_LIMIT_S), played(house, cell) as stage:
             settled = stage.batches()
             ends = tuple(one.reason for one in settled)
             vias = tuple(one.via for one in settled)
@@ -113,7 +113,7 @@ async def run_cell(house: House, cell: Cell) -> Outcome:
 
 
 @contextlib.asynccontextmanager
-async def _played(house: House, cell: Cell) -> AsyncIterator[Stage]:
+async def played(house: House, cell: Cell) -> AsyncIterator[Stage]:
     """A stage on which the story has been played to its end."""
     scenario = cell.scenario
     help_ = scenario.helps.get(cell.mode)
