@@ -94,6 +94,13 @@ def _check_end(request: NewRequest, partition: Partition, pointer: str) -> list[
             protected=partition.protected_paths,
             pointer=at,
         )
+    if request.action is Action.AMEND:
+        # What was granted before would stay in the files of a relation that is told as removed.
+        what = (
+            "is missing; an amend does not say what the requests before it brought: "
+            "send as on_expiry the edits that end the whole relation when it expires"
+        )
+        return [FieldProblem(at, what)]
     try:
         inverse(request.edits)
     except CannotInvert as problem:

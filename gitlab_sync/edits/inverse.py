@@ -4,7 +4,8 @@ A `put` is taken back by deleting the file, `ensure_item` by `remove_item`, a `m
 every leaf null; the last edit first, and without `if_match`, because the files have changed since. So what
 the request brought goes away. What was there before does not come back: whoever wants that, or has edits
 that only take away, says in `on_expiry` what shall be done instead. Never guesses: an edit that has no
-inverse is named.
+inverse is named. Knows nothing of the requests before: the end of an amend is said by whoever asks for it
+(`validation`).
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ class RequestOut(Shape):
 class RequestDetailOut(Shape):
     """One request, whole. `position`: its place in the waiting set, from 1; null unless it waits.
 
-    `on_expiry`: the edits that end the relation at `expires_at`; null: the inverse of `edits`.
+    `on_expiry`: the edits that end the relation at `expires_at`; null: the inverse of `edits`. An amend
+    with a time always has it.
     """
 
     operation_id: str

@@ -136,7 +136,8 @@ class Walk:
 
     async def _ask(self, verb: str) -> bool:
         until = None if verb == "remove" else in_a_day()
-        request = new_request(action=Action[verb.upper()], expires_at=until)
+        end_edits = ({"op": "delete", "path": "access/item-0.txt"},) if verb == "amend" else None
+        request = new_request(action=Action[verb.upper()], expires_at=until, on_expiry=end_edits)
         try:
             await submit(self.ctx, [request], caller="portal")
         except RelationBusy as refused:

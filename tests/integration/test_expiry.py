@@ -140,7 +140,7 @@ async def test_a_removal_that_somebody_closed_is_not_asked_for_again(
         first = picture(look)
         assert await expire(ctx) == 0
         assert picture(look) == first
-        amended = await grant(ctx, action=Action.AMEND)
+        amended = await grant(ctx, action=Action.AMEND, on_expiry=(DELETE,))
         let_time_pass(look)
         assert await expire(ctx) == 1
         assert await removal_of(ctx, amended) is not None
@@ -173,7 +173,8 @@ async def test_an_amend_brings_its_own_end(
     async with engine_context(database_url) as ctx:
         granted = await grant(ctx, on_expiry=(DELETE,))
         until_then = in_a_day() + 5 * DAY if keeps_a_time == "with-a-time" else None
-        amended = await grant(ctx, action=Action.AMEND, expires_at=until_then)
+        end_edits = (DELETE,) if until_then else None
+        amended = await grant(ctx, action=Action.AMEND, expires_at=until_then, on_expiry=end_edits)
         let_time_pass(look)
         assert await expire(ctx) == 0
         let_time_pass(look, 10 * DAY.total_seconds())

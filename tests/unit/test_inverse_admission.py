@@ -33,12 +33,20 @@ def test_edits_without_an_inverse_need_on_expiry() -> None:
     assert "send as on_expiry" in message
 
 
+def test_an_amends_end_does_not_forget_what_was_granted_before() -> None:
+    """Its own inverse would leave the access of the apply in the file of a relation that is REMOVED."""
+    [(pointer, message)] = problems_of(expires_at=LATER, action=Action.AMEND)
+    assert pointer == "/0/on_expiry"
+    assert "what the requests before it brought" in message
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"edits": (DELETE,)},
         {"expires_at": LATER},
-        {"expires_at": LATER, "action": Action.AMEND},
+        {"expires_at": LATER, "action": Action.AMEND, "on_expiry": (DELETE,)},
+        {"action": Action.AMEND},
         {"expires_at": LATER, "edits": (DELETE,), "on_expiry": (PUT,)},
         {"expires_at": LATER, "on_expiry": (DELETE, PUT)},
     ],
