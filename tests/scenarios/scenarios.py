@@ -83,6 +83,9 @@ def _hooks_only(because: str) -> Mapping[Mode, Help]:
 
 #: No time passes here; but the poller may be the one to look.
 _UNBLOCKED: Final = {Mode.HOOKS: Help(_nothing, "a batch that is unblocked is due at once")}
+#: Nor here: a call that came to nothing is followed by a look of the engine's own, some seconds later.
+_UNANSWERED: Final = {Mode.HOOKS: Help(_nothing, "what GitLab did not answer is looked at again")}
+_REBUILT_LATER: Final = {Mode.HOOKS: Help(_nothing, "a rebuild that must wait for GitLab is tried again")}
 _PEOPLE: Final[Mapping[str, Any]] = {"merge": MergeMode.MANUAL, "on_failure": OnFailure.FAIL}
 
 SCENARIOS: Final = (
@@ -147,7 +150,9 @@ SCENARIOS: Final = (
             Help(lapse.let_time_pass, "no event when it is opened again; half a minute to the next wish")
         ),
     ),
-    Scenario("11b", "stuck in locked, landed", mishaps.stuck_in_locked("locked_after_landing")),
+    Scenario(
+        "11b", "stuck in locked, landed", mishaps.stuck_in_locked("locked_after_landing"), helps=_UNANSWERED
+    ),
     Scenario(
         "11c",
         "merged, hook never queued",
@@ -166,6 +171,7 @@ SCENARIOS: Final = (
         "conflict, rebuild, merge",
         stories.conflict_on_the_target,
         pipelines=("running", "success"),
+        helps=_REBUILT_LATER,
     ),
     Scenario(
         "14",
@@ -197,7 +203,7 @@ SCENARIOS: Final = (
         policy=_PEOPLE,
         helps=_in_all(Help(lapse.let_time_pass, "a minute between two looks with a dead token")),
     ),
-    Scenario("18", "storm of 429", mishaps.storm_of_429),
+    Scenario("18", "storm of 429", mishaps.storm_of_429, helps=_UNANSWERED),
     Scenario(
         "19",
         "payloads of old versions, system hooks",
