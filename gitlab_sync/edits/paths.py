@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 MAX_PATH_BYTES: Final = 4096
@@ -24,7 +25,9 @@ BUILT_IN_PROTECTED: Final = (
     "**/.gitlab-ci.yaml",
     "**/*.gitlab-ci.yml",
     "**/*.gitlab-ci.yaml",
+    ".gitlab",
     ".gitlab/**",
+    ".gitlab-ci",
     ".gitlab-ci/**",
     "**/CODEOWNERS",
     "**/.gitattributes",
@@ -71,11 +74,12 @@ def protection_problem(path: str, *, allowed: Sequence[str], protected: Sequence
     `allowed` is compared as it is written, protected names also in other letter case and other Unicode forms.
     """
     folded = folded_path(path)
-    for pattern in (*BUILT_IN_PROTECTED, *protected):
-        if _glob(folded_path(pattern)).fullmatch(folded):
-            return (
-                f"is protected ({pattern}); such files are changed by hand, in a merge request of their own"
-            )
+    # A folder of such a name would keep the file out, and git calls a tree with one unsound.
+    names = (folded, *folded_parents(path))
+    built_in = (one for one in BUILT_IN_PROTECTED if any(map(_glob(folded_path(one)).fullmatch, names)))
+    own = (one for one in protected if _glob(folded_path(one)).fullmatch(folded))
+    if pattern := next(chain(built_in, own), None):
+        return f"is protected ({pattern}); such files are changed by hand, in a merge request of their own"
     if not any(_glob(pattern).fullmatch(path) for pattern in allowed):
         return f"is outside of what this partition may change ({', '.join(allowed)})"
     return None

@@ -11,9 +11,10 @@ import asyncio
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -36,6 +37,7 @@ from tests.support.engine import (
     partition,
     require_no_violations,
 )
+from tests.support.git_tree import EXECUTABLE, LINK, tree_of
 from tests.support.road import BOT_TOKEN, PATH, batch_of, until_settled
 
 REQUESTS: Final = 1_000
@@ -49,7 +51,14 @@ START: Final = {
     ".gitlab-ci.yml": CI,
     "access/db.yaml": "# who may\nmembers: {alice: {role: reader}}\nlist: [1]\n",
     "access/locked/root.yaml": "owner: root\n",
+    "access/run.sh": "make\n",
 }
+LINKS: Final = {
+    "access/hooks": "../.gitlab-ci.yml",
+    "access/link.yaml": "locked/root.yaml",
+    "access/out": "locked",
+}
+CHANGEABLE: Final = ("access/db.yaml", "access/run.sh")
 CONTROL_FILES: Final = ("codeowners", ".gitattributes", ".gitmodules", ".lfsconfig", ".gitlab-ci.yml")
 
 names = st.sampled_from(
@@ -67,6 +76,11 @@ names = st.sampled_from(
             "git~1",
             ".g\u200bit",
             "hooks",
+            "link.yaml",
+            "out",
+            "run.sh",
+            "DB.yaml",
+            "Access",
         ),
         *(
             ".gitlab-ci.yml",
@@ -222,7 +236,8 @@ async def opened(running: Running, database_url: str) -> AsyncIterator[tuple[htt
 @pytest.fixture
 def town(simulator: Running, database_url: str) -> Iterator[Town]:
     """Service and simulator; what the service logs is kept."""
-    simulator.control.push(PATH, "main", START)
+    modes = dict.fromkeys(LINKS, LINK) | {"access/run.sh": EXECUTABLE}
+    simulator.control.push(PATH, "main", START | LINKS, modes=modes)
     with asyncio.Runner() as loop:
         opening = opened(simulator, database_url)
         client, ctx = loop.run(opening.__aenter__())
@@ -249,14 +264,24 @@ def forbidden(path: str) -> str:
         "outside of access/": not path.startswith("access/"),
         "in the protected folder": folded.startswith("access/locked/"),
         "leads elsewhere": bool({"", ".", "..", ".git", "git~1"} & set(parts)),
-        "a control file": parts[-1] in CONTROL_FILES,
+        "a control file": bool(set(CONTROL_FILES) & set(parts)),
         "hidden characters": bool(hidden) or "\\" in path,
         "over-long": any(len(part.encode()) > 255 for part in path.split("/")),
     }
     return ", ".join(rule for rule, is_broken in rules.items() if is_broken)
 
 
-def test_two_thousand_hostile_requests_break_nothing_and_land_nothing_forbidden(town: Town) -> None:
+def spelled_alike(paths: Iterable[str]) -> list[list[str]]:
+    """Paths of which some checkout could hold only one."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(unicodedata.normalize("NFKC", path).casefold(), []).append(path)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def test_two_thousand_hostile_requests_break_nothing_and_land_nothing_forbidden(
+    town: Town, tmp_path: Path
+) -> None:
     """Every answer is 201 or a refusal with a remedy; the tree holds nothing that the oracle forbids."""
 
     @settings(max_examples=REQUESTS, suppress_health_check=list(HealthCheck), database=None)
@@ -273,10 +298,15 @@ def test_two_thousand_hostile_requests_break_nothing_and_land_nothing_forbidden(
     batches = town.loop.run(town.land())
     assert batches > 0
     files = town.gitlab.control.files(PATH)
-    new = files.keys() - START.keys()
+    tree = tree_of(tmp_path / "repositories")
+    links = {path: files[path] for path, mode in tree.items() if mode == LINK}
+    assert links.items() <= LINKS.items()  # one may be deleted, none is led elsewhere
+    assert {path for path, mode in tree.items() if mode == EXECUTABLE} <= {"access/run.sh"}
+    assert spelled_alike(tree) == []
+    new = files.keys() - START.keys() - LINKS.keys()
     assert len(new) >= REQUESTS // 100, sorted(new)
     assert {path: why for path in new if (why := forbidden(path))} == {}
-    untouched = {path: files.get(path) for path in START if path != "access/db.yaml"}
+    untouched = {path: files.get(path) for path in START if path not in CHANGEABLE}
     assert untouched == {path: START[path] for path in untouched}
     assert not [line for line in town.lines if "exc_info" in line or "Traceback" in line][:3]
     town.loop.run(require_no_violations(town.ctx))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +17,7 @@ from gitlab_sync.rounds import RoundResult, run_round
 from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.states import Via
 from tests.support.engine import PARTITION, new_request, require_no_violations
+from tests.support.git_tree import EXECUTABLE, LINK, PLAIN, SUBMODULE, tree_of
 from tests.support.road import PATH, furnish, road, until_settled
 
 LFS: Final = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
@@ -35,10 +34,10 @@ START: Final = {
     "access/big.json": LFS,
 }
 MODES: Final = {
-    "access/link.yaml": "120000",
-    "access/out": "120000",
-    "access/vendor": "160000",
-    "access/run.sh": "100755",
+    "access/link.yaml": LINK,
+    "access/out": LINK,
+    "access/vendor": SUBMODULE,
+    "access/run.sh": EXECUTABLE,
 }
 
 
@@ -92,15 +91,6 @@ async def fates(ctx: Context, operation_ids: list[OperationId]) -> list[str]:
     ]
 
 
-def tree_of(repositories: Path) -> dict[str, str]:
-    """Path and mode of everything on main of the first project, by git itself."""
-    repository = min(repositories.glob("project-*.git"))
-    env = {**os.environ, "GIT_DIR": str(repository)}
-    told = subprocess.run(["git", "ls-tree", "-r", "-z", "main"], env=env, capture_output=True, check=True)
-    rows = [row.split("\t", 1) for row in told.stdout.decode().split("\0") if row]
-    return {path: head.split(" ", 1)[0] for head, path in rows}
-
-
 async def test_nothing_is_written_through_a_link_a_submodule_or_over_a_folder(
     furnished: Running, database_url: str, tmp_path: Path
 ) -> None:
@@ -144,7 +134,7 @@ async def test_a_link_may_be_deleted_and_its_name_used_in_a_later_round(
         ids = await asked(ctx, delete("access/link.yaml"), put("access/link.yaml"))
         assert await land_all(ctx) == 2
         assert await fates(ctx, ids) == ["MERGED", "MERGED"]
-    assert tree_of(tmp_path / "repositories")["access/link.yaml"] == "100644"
+    assert tree_of(tmp_path / "repositories")["access/link.yaml"] == PLAIN
 
 
 async def test_a_file_in_lfs_is_not_edited_by_its_pointer(furnished: Running, database_url: str) -> None:

@@ -111,6 +111,10 @@ def test_disguises_with_invisible_tails_fall_to_the_form(path: str) -> None:
         ".lfsconfig",
         ".gitlab-ci.yml::$DATA",
         ".gitlab-ci.ym\uff4c",
+        ".gitlab",
+        "access/.gitattributes/db.yaml",
+        "docs/codeowners/x/y",
+        ".GitLab-CI.yml::$DATA/x",
     ],
 )
 def test_files_that_steer_gitlab_are_protected_by_default(path: str) -> None:
