@@ -13,12 +13,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
-SCRIPTS := .ci/run gitlab_sync/sandbox/database/install-mysql.sh
+SCRIPTS := .ci/run .ci/install-helm.sh gitlab_sync/sandbox/database/install-mysql.sh
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-chaos test-failover test-fidelity test-scenarios check bench clean
+.PHONY: help demo test test-unit test-helm chart-reference test-chaos test-failover test-fidelity test-scenarios check bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -38,6 +38,9 @@ test: $(DEV) ## run the whole suite on MySQL and on MariaDB
 
 test-unit: $(DEV) ## run the unit tests: seconds, no server
 	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+
+test-helm: $(DEV) ## the chart on Helm 4 and 3 and against ten versions of Kubernetes, the image's files (part of test)
+	@$(BIN)/pytest tests/helm -n $(WORKERS) $(PYTEST_ARGS)
 
 test-chaos: $(DEV) ## the long forms: faults at full size, storms, races by the ten thousand; at most 25 minutes
 	@$(BIN)/python -m gitlab_sync.sandbox.database
@@ -61,6 +64,9 @@ check: $(DEV) ## format, lint, types, import rules, dependencies, shell scripts
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry .
 	@$(BIN)/shellcheck --severity=warning $(SCRIPTS)
+
+chart-reference: $(DEV) ## write the chart's schema and table of values from the comments of helm/values.yaml
+	@$(BIN)/python -m tests.support.chart_reference
 
 bench: $(DEV) ## measure, print the tables, write one JSON file
 	@$(BIN)/python bench/run.py

@@ -27,18 +27,51 @@ def migrate(
             "--resume-at", min=1, metavar="N", help="Go on with the half applied file at statement N."
         ),
     ] = None,
+    if_needed: Annotated[
+        bool,
+        typer.Option("--if-needed", help="Do nothing where this release can work, as on a newer schema."),
+    ] = False,
+    wait: Annotated[
+        int | None,
+        typer.Option(
+            "--wait", min=1, metavar="SECONDS", help="Change nothing: wait until this release can work."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bring the schema up to date; safe to run twice at once."""
     from gitlab_sync import migrate as runner
 
-    if status + dry_run + (resume_at is not None) > 1:
-        raise Failure(ExitCode.USAGE, ["migrate takes one of --status, --dry-run and --resume-at"])
+    if status + dry_run + (resume_at is not None) + if_needed + (wait is not None) > 1:
+        words = "--status, --dry-run, --resume-at, --if-needed and --wait"
+        raise Failure(ExitCode.USAGE, [f"migrate takes one of {words}"])
     target = load_settings(need=Need.DATABASE_ONLY).database
-    if status:
+    if wait is not None:
+        _wait(target, wait, as_json=as_json)
+    elif if_needed and _is_enough(target):
+        _say_report(runner.Report(runner.Outcome.UP_TO_DATE), as_json=as_json)
+    elif status:
         _say_standings(runner.status(target), as_json=as_json)
     else:
         _say_report(_report(target, resume_at, is_dry=dry_run), as_json=as_json)
+
+
+def _wait(target: DatabaseTarget, within_s: int, *, as_json: bool) -> None:
+    """Exit 1 with what is still missing when the time is up."""
+    from gitlab_sync.migrate import Outcome, Report
+    from gitlab_sync.schema_waiting import wait_for_schema
+
+    missing = wait_for_schema(target, within_s)
+    outcome = Outcome.PENDING if missing else Outcome.UP_TO_DATE
+    _say_report(Report(outcome, messages=tuple(missing)), as_json=as_json)
+    if missing:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _is_enough(target: DatabaseTarget) -> bool:
+    from gitlab_sync.schema_waiting import what_is_missing
+
+    return not what_is_missing(target)
 
 
 def _report(target: DatabaseTarget, resume_at: int | None, *, is_dry: bool) -> Report:

@@ -1,0 +1,95 @@
+{{/* Names, labels, the image. */}}
+
+{{- define "gitlab-sync.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* At most 40 characters: what follows it (a component, a hash) must fit into the 52 of a CronJob. */}}
+{{- define "gitlab-sync.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "gitlab-sync.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes root and a suffix, which may be empty. */}}
+{{- define "gitlab-sync.objectName" -}}
+{{- include "gitlab-sync.fullname" (first .) -}}{{- with last . }}-{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "gitlab-sync.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
+{{- end -}}
+
+{{- define "gitlab-sync.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "gitlab-sync.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "gitlab-sync.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "gitlab-sync.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: gitlab-sync
+{{- end -}}
+
+{{/*
+The metadata of one object. Takes root, and optionally name (suffix) or fullname, namespace, component, labels, annotations.
+The chart's own labels win over all others, since selectors rely on them.
+*/}}
+{{- define "gitlab-sync.metadata" -}}
+{{- $root := .root -}}
+name: {{ .fullname | default (include "gitlab-sync.objectName" (list $root .name)) | quote }}
+namespace: {{ .namespace | default (include "gitlab-sync.namespace" $root) | quote }}
+labels:
+{{- $own := include "gitlab-sync.labels" $root | fromYaml -}}
+{{- with .component -}}{{- $_ := set $own "app.kubernetes.io/component" . -}}{{- end -}}
+{{- merge (dict) $own (.labels | default dict) $root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) $root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "gitlab-sync.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "gitlab-sync.fullname" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
+{{- define "gitlab-sync.image" -}}
+{{- $registry := .Values.image.registry | default .Values.global.imageRegistry -}}
+{{- with $registry }}{{ . | trimSuffix "/" }}/{{ end -}}
+{{- .Values.image.repository -}}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{- define "gitlab-sync.pullSecrets" -}}
+{{- $names := list -}}
+{{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+{{- $name := . -}}
+{{- if kindIs "map" . -}}{{- $name = .name -}}{{- end -}}
+{{- $names = append $names (dict "name" $name) -}}
+{{- end -}}
+{{- if $names }}
+imagePullSecrets:
+  {{- $names | uniq | toYaml | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The HTTP address of a route, for NOTES and PUBLIC_URL: what is set, else the narrowest route there is. */}}
+{{- define "gitlab-sync.publicUrl" -}}
+{{- $v := .Values -}}
+{{- if $v.publicUrl -}}
+{{- $v.publicUrl | trimSuffix "/" -}}
+{{- else if and $v.webhookIngress.enabled $v.webhookIngress.host -}}
+{{- printf "http%s://%s" (ternary "s" "" (not (empty $v.webhookIngress.tls))) $v.webhookIngress.host -}}
+{{- else if and $v.webhookHttpRoute.enabled $v.webhookHttpRoute.hostnames -}}
+{{- printf "https://%s" (first $v.webhookHttpRoute.hostnames) -}}
+{{- end -}}
+{{- end -}}

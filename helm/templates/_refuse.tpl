@@ -1,0 +1,84 @@
+{{/* What cannot work is refused here, each with a sentence that says what to change. What is missing is left to NOTES. */}}
+{{- define "gitlab-sync.refuse" -}}
+{{- $v := .Values -}}
+{{- $problems := list -}}
+{{- range $block, $inline := dict "database" "url" "gitlab" "token" "webhook" "tokens" "api" "tokens" "notifications" "secret" -}}
+{{- if and (index $v $block $inline) (or $v.existingSecret (index $v $block "existingSecret")) -}}
+{{- $problems = append $problems (printf "%s.%s is given beside an existing Secret; leave one of the two out" $block $inline) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.partitions $v.existingPartitionsConfigMap -}}
+{{- $problems = append $problems "partitions and existingPartitionsConfigMap are both given; leave one of the two out" -}}
+{{- end -}}
+{{- if and $v.gitlab.ca.existingSecret $v.gitlab.ca.existingConfigMap -}}
+{{- $problems = append $problems "gitlab.ca names a Secret and a ConfigMap; leave one of the two out" -}}
+{{- end -}}
+{{- if and (not $v.webhook.tokens) (not $v.webhook.tokensKey) (not $v.webhook.signingKeysKey) -}}
+{{- $problems = append $problems "webhook.tokensKey and webhook.signingKeysKey are both empty; name at least one" -}}
+{{- end -}}
+{{- if not (has "http" $v.roles) -}}
+{{- $problems = append $problems "roles lacks http; without it nothing can be submitted and no webhook arrives" -}}
+{{- end -}}
+{{- if and (not (has "rounds" $v.roles)) (not $v.cronJobs.rounds.enabled) -}}
+{{- $problems = append $problems "roles lacks rounds and cronJobs.rounds is off; nothing would ever be landed" -}}
+{{- end -}}
+{{- if and (not (has "poller" $v.roles)) (not $v.cronJobs.reconcile.enabled) -}}
+{{- $problems = append $problems "roles lacks poller and cronJobs.reconcile is off; what webhooks miss would never be found" -}}
+{{- end -}}
+{{- if and (eq $v.topology "split") (not (without $v.roles "http")) -}}
+{{- $problems = append $problems "topology split needs a role beside http; choose combined" -}}
+{{- end -}}
+{{- if and $v.cronJobs.rounds.enabled (not $v.cronJobs.rounds.partitions) (not $v.partitions) -}}
+{{- $problems = append $problems "cronJobs.rounds knows no partition; name them in cronJobs.rounds.partitions" -}}
+{{- end -}}
+{{- if $v.partitions -}}
+{{- range $v.cronJobs.rounds.partitions -}}
+{{- if not (hasKey $v.partitions .) -}}
+{{- $problems = append $problems (printf "cronJobs.rounds.partitions names %s, which is not among partitions" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $component := list "http" "worker" -}}
+{{- $own := index $v $component -}}
+{{- if $own.autoscaling.enabled -}}
+{{- if gt (int $own.autoscaling.minReplicas) (int $own.autoscaling.maxReplicas) -}}
+{{- $problems = append $problems (printf "%s.autoscaling.minReplicas is larger than %s.autoscaling.maxReplicas" $component $component) -}}
+{{- end -}}
+{{- if and (eq (int $own.autoscaling.targetCPUUtilizationPercentage) 0) (eq (int $own.autoscaling.targetMemoryUtilizationPercentage) 0) -}}
+{{- $problems = append $problems (printf "%s.autoscaling has no target; set the one for CPU or for memory" $component) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (ne (toString $own.podDisruptionBudget.minAvailable) "") (ne (toString $own.podDisruptionBudget.maxUnavailable) "") -}}
+{{- $problems = append $problems (printf "%s.podDisruptionBudget has minAvailable and maxUnavailable; leave one of the two out" $component) -}}
+{{- end -}}
+{{- end -}}
+{{- if lt (int $v.terminationGracePeriodSeconds) (add (int $v.preStopSeconds) 40) -}}
+{{- $problems = append $problems "terminationGracePeriodSeconds is shorter than preStopSeconds and the 40 s of a drain; raise it" -}}
+{{- end -}}
+{{- if and $v.metrics.serviceMonitor.enabled $v.metrics.podMonitor.enabled -}}
+{{- $problems = append $problems "metrics.serviceMonitor and metrics.podMonitor would scrape everything twice; choose one" -}}
+{{- end -}}
+{{- if and $v.webhookIngress.enabled (not $v.webhookIngress.host) -}}
+{{- $problems = append $problems "webhookIngress needs a host" -}}
+{{- end -}}
+{{- if and $v.ingress.enabled (not $v.ingress.hosts) -}}
+{{- $problems = append $problems "ingress needs hosts" -}}
+{{- end -}}
+{{- range $route := list "httpRoute" "webhookHttpRoute" -}}
+{{- if and (index $v $route "enabled") (not (index $v $route "parentRefs")) -}}
+{{- $problems = append $problems (printf "%s needs parentRefs: the Gateway that it belongs to" $route) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (gt (int $v.service.nodePort) 0) (eq $v.service.type "ClusterIP") -}}
+{{- $problems = append $problems "service.nodePort goes with the types NodePort and LoadBalancer only" -}}
+{{- end -}}
+{{- if and $v.service.externalTrafficPolicy (eq $v.service.type "ClusterIP") -}}
+{{- $problems = append $problems "service.externalTrafficPolicy goes with the types NodePort and LoadBalancer only" -}}
+{{- end -}}
+{{- if and (or $v.service.loadBalancerClass $v.service.loadBalancerSourceRanges) (ne $v.service.type "LoadBalancer") -}}
+{{- $problems = append $problems "service.loadBalancerClass and service.loadBalancerSourceRanges go with the type LoadBalancer only" -}}
+{{- end -}}
+{{- if $problems -}}
+{{- fail (printf "\n\nThese values cannot work:\n  - %s\n" (join "\n  - " $problems)) -}}
+{{- end -}}
+{{- end -}}
