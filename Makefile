@@ -18,7 +18,7 @@ SCRIPTS := .ci/run .ci/install-helm.sh gitlab_sync/sandbox/database/install-mysq
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-helm chart-reference test-chaos test-failover test-fidelity test-scenarios check bench clean
+.PHONY: help demo test test-unit test-helm chart-reference requirements test-chaos test-failover test-fidelity test-scenarios check bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -67,6 +67,9 @@ check: $(DEV) ## format, lint, types, import rules, dependencies, shell scripts
 
 chart-reference: $(DEV) ## write the chart's schema and table of values from the comments of helm/values.yaml
 	@$(BIN)/python -m tests.support.chart_reference
+
+requirements: $(DEV) ## resolve anew what the image installs: requirements/*.txt, by hash and without addresses
+	@$(BIN)/python -m tests.support.requirements
 
 bench: $(DEV) ## measure, print the tables, write one JSON file
 	@$(BIN)/python bench/run.py
