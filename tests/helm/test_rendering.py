@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from jsonschema import ValidationError
 
 from tests.support.chart import (
@@ -18,6 +19,7 @@ from tests.support.chart import (
     render,
     run_helm,
 )
+from tests.support.readme import read_document
 
 both_helms = pytest.mark.parametrize("major", MAJORS)
 every_mode = pytest.mark.parametrize("mode", MODES, ids=lambda path: path.name.removesuffix("-values.yaml"))
@@ -83,3 +85,17 @@ def test_a_chart_that_depends_on_it_may_switch_it_off(major: int) -> None:
     assert render(
         {"enabled": True, "global": {"other": 1, "imageRegistry": "r.example.org"}}, How(major=major)
     )
+
+
+def test_the_values_of_the_readme_are_enough() -> None:
+    """Whoever copies the example gets a whole installation, and the notes miss nothing."""
+    (text,) = [
+        text
+        for kind, text in read_document("README.md").fences
+        if kind == "yaml" and "webhookIngress" in text
+    ]
+    values = yaml.safe_load(text)
+    check_strictly(render(values))
+    said = run_helm(4, ["install", "rel", str(CHART), "--dry-run=client"], values).partition("NOTES:")[2]
+    assert "https://gitlab-sync.example.org/hooks/gitlab" in said
+    assert "will not start" not in said
