@@ -158,18 +158,38 @@ def test_a_replica_is_killed_and_the_other_one_lands_everything(
     assert "6 of 6 landed" in words
 
 
-def test_a_taken_port_ends_it_with_a_reason_and_nothing_running(
-    tmp_path: Path, one_server: RunningServer
-) -> None:
-    """A start that fails half way is taken back."""
-    with closing(socket.socket()) as taken:
+def taken_after_a_free_one() -> socket.socket:
+    """A listener whose neighbour below is free: the demo takes three ports in a row."""
+    while True:
+        taken, below = socket.socket(), socket.socket()
         taken.bind(("127.0.0.1", 0))
+        with closing(below):
+            try:
+                below.bind(("127.0.0.1", taken.getsockname()[1] - 1))
+            except OSError:
+                taken.close()
+                continue
         taken.listen()
-        base = taken.getsockname()[1] - 1  # the first replica's port is the second
+        return taken
+
+
+@pytest.mark.parametrize(
+    ("below", "who"),
+    [(0, "the GitLab simulator"), (1, "replica A")],
+    ids=["of the simulator", "of a replica"],
+)
+def test_a_taken_port_ends_it_with_a_reason_and_nothing_running(
+    tmp_path: Path, one_server: RunningServer, below: int, who: str
+) -> None:
+    """A start that fails half way is taken back; the reason is a sentence, whoever met it."""
+    with closing(taken_after_a_free_one()) as taken:
+        base = taken.getsockname()[1] - below
         with demo(tmp_path, one_server, "--once", "--port-base", str(base)) as (process, said):
             assert process.wait(PATIENCE_S) == 1
-    assert "The demo failed: replica A ended while it was starting" in said.read_text()
-    assert "cannot listen" in said.read_text()
+    words = said.read_text()
+    assert f"The demo failed: {who} ended while it was starting" in words
+    assert "cannot listen" in words
+    assert "Traceback" not in words
     assert demo_databases(one_server) == []
 
 

@@ -21,9 +21,14 @@ from gitlab_sync.sandbox.simulator.serving import address_of, build_server, list
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 0 after a clean stop."""
+    """Run the command; 0 after a clean stop, 1 if the address cannot be had."""
     options = _parser().parse_args(arguments)
-    listener = listen(options.host, options.port)
+    try:
+        listener = listen(options.host, options.port)
+    except OSError as error:
+        reason = f"cannot listen on {options.host}:{options.port} ({error.strerror})"
+        print(f"{reason}; give --port another number, or 0 for any free port", file=sys.stderr)
+        return 1
     base_url = address_of(listener)
     config = SimConfig(
         root=options.root,
