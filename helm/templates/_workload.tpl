@@ -47,7 +47,8 @@ spec:
   revisionHistoryLimit: {{ int $v.revisionHistoryLimit }}
   minReadySeconds: {{ int $v.minReadySeconds }}
   strategy:
-    {{- toYaml $own.strategy | nindent 4 }}
+    {{- /* Helm merges what is given into the default, which belongs to the other type. */}}
+    {{- ternary (omit $own.strategy "rollingUpdate") $own.strategy (eq $own.strategy.type "Recreate") | toYaml | nindent 4 }}
   selector:
     matchLabels:
       {{- include "gitlab-sync.selectorLabels" $root | nindent 6 }}
@@ -116,7 +117,8 @@ spec:
           {{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" }}
           {{- with index $v $probe }}
           {{ $probe }}:
-            {{- toYaml . | nindent 12 }}
+            {{- $other := or .exec .tcpSocket .grpc }}
+            {{- ternary (omit . "httpGet") . (not (empty $other)) | toYaml | nindent 12 }}
           {{- end }}
           {{- end }}
           {{- with include "gitlab-sync.lifecycle" $root }}

@@ -153,6 +153,14 @@ def test_the_notes_say(what: str) -> None:
     assert sentence in said.partition("NOTES:")[2]
 
 
+def test_what_is_given_replaces_what_helm_would_merge_it_into() -> None:
+    """Two handlers of a probe, or bounds of a rolling update beside `Recreate`, would be refused."""
+    probe, strategy = {"exec": {"command": ["true"]}}, {"type": "Recreate"}
+    deployment = one(render({"livenessProbe": probe, "http": {"strategy": strategy}}), "Deployment")
+    assert deployment["spec"]["strategy"] == strategy
+    assert "httpGet" not in deployment["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]
+
+
 def _everything() -> dict[str, Any]:
     return {
         "topology": "split",

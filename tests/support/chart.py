@@ -59,6 +59,19 @@ def render(values: Mapping[str, Any] | Path, how: How = How()) -> list[Document]
     return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
 
 
+def package(major: int, folder: Path) -> Path:
+    """The chart as an archive in `folder`."""
+    _run(major, ["package", str(CHART), "--destination", str(folder)], None)
+    (archive,) = folder.glob("gitlab-sync-*.tgz")
+    return archive
+
+
+def render_archive(major: int, archive: Path, values: Mapping[str, Any]) -> list[Document]:
+    """Every manifest of an archive. Raises Refused."""
+    text = run_helm(major, ["template", "rel", str(archive), "--kube-version", NEWEST], values)
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
+
+
 def run_helm(major: int, arguments: Iterable[str], values: Mapping[str, Any] | Path) -> str:
     """What Helm prints when it is given `values` by a file. Raises Refused with what it says instead."""
     given = values.read_text(encoding="utf-8") if isinstance(values, Path) else json.dumps(values)
@@ -71,12 +84,12 @@ def _rendered(major: int, arguments: tuple[str, ...], values: str) -> str:
     return _run(major, arguments, values)
 
 
-def _run(major: int, arguments: Iterable[str], values: str) -> str:
+def _run(major: int, arguments: Iterable[str], values: str | None) -> str:
     with tempfile.TemporaryDirectory(prefix="gitlab-sync-helm-") as home:
         path = Path(home, "values.yaml")
-        path.write_text(values, encoding="utf-8")
+        path.write_text(values or "", encoding="utf-8")
         done = subprocess.run(
-            [helm_program(major), *arguments, "--values", str(path)],
+            [helm_program(major), *arguments, *(["--values", str(path)] if values is not None else [])],
             capture_output=True,
             text=True,
             check=False,
