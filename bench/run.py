@@ -21,7 +21,7 @@ sys.path[0] = str(
     ROOT
 )  # as a script, this folder would stand first and its modules under the names of others
 
-from bench import beside, claiming, idle, machine, polling, settling, submitting  # noqa: E402
+from bench import answering, beside, claiming, idle, machine, polling, settling, submitting  # noqa: E402
 from bench.sizes import DEFAULT, LARGE, QUICK, Sizes  # noqa: E402
 from bench.stage import private_server  # noqa: E402
 from bench.tables import Table, plain, render  # noqa: E402
@@ -37,6 +37,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "submit": submitting.measure,
     "beside": beside.measure,
     "poll": polling.measure,
+    "hooks": answering.measure,
     "idle": idle.measure,
 }
 

@@ -25,6 +25,7 @@ TITLES: Final = {
     "Submit beside batches": "ratios",
     "Lock waits beside batches": "counts",
     "A poll cycle": "counts",
+    "Answers to webhooks": "values",
     "An idle replica": "values",
 }
 RATIO_BEHIND: Final = {"median", "lowest", "highest", "kept", "rounds", "is_quiet"}
