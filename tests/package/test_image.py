@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from packaging.utils import canonicalize_name
 from gitlab_sync.service import DRAIN_S
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.settings import _VARIABLES, PREFIX
+from tests.support.chart import of_kind, render
 from tests.support.commands import service_environment
 from tests.support.dockerfile import ROOT, Step, run_steps, stages
 from tests.support.servers import RunningServer
@@ -95,18 +97,21 @@ def test_what_is_installed_is_what_is_locked_and_ours(root: Path) -> None:
 def test_it_starts_as_another_user_on_a_read_only_tree(
     root: Path, guest: Guest, server: RunningServer, database_url: str, last_stage: dict[str, Step]
 ) -> None:
-    """Command, variables and health check of the image: healthy with GitLab away, and 0 when told to stop."""
+    """Healthy by its own check and by `helm test`, with GitLab away; exit 0 when told to stop."""
     dsn = server.tcp_address.dsn(parse_database_url(database_url).name)
     with tempfile.TemporaryDirectory(prefix="gitlab-sync-run-") as folder:
         Path(folder).chmod(0o755)
         environ = _environment(root, Path(folder), dsn, last_stage["ENV"])
         process = guest.start([*last_stage["ENTRYPOINT"].items, *last_stage["CMD"].items], environ)
         try:
-            port = _port_of_management(process)
+            ports = _ports(process)
+            port = ports["management"]
             check = [word.replace(":8081/", f":{port}/") for word in last_stage["HEALTHCHECK"].items]
             assert check != last_stage["HEALTHCHECK"].items
             healthy = guest.start(check, environ)
             assert (healthy.wait(LIMIT_S), healthy.communicate()[0]) == (0, "")
+            tested = guest.start(_helm_test(ports), environ)
+            assert (tested.wait(LIMIT_S), "401" in tested.communicate()[0]) == (0, True)
             process.send_signal(signal.SIGTERM)
             said = process.communicate(timeout=LIMIT_S)[0]
             assert process.returncode == 0, said
@@ -217,12 +222,25 @@ def _environment(root: Path, folder: Path, dsn: str, image: Step) -> dict[str, s
     return mine | ours
 
 
-def _port_of_management(process: subprocess.Popen[str]) -> str:
-    """The port of the probes, as the log tells it."""
+def _ports(process: subprocess.Popen[str]) -> dict[str, str]:
+    """The port of each face, as the log tells them."""
     assert process.stdout is not None
-    said = []
+    said: list[str] = []
+    ports: dict[str, str] = {}
     for line in process.stdout:
         said.append(line)
-        if '"serving"' in line and '"management"' in line:
-            return line.partition("127.0.0.1:")[2].partition('"')[0]
+        if '"serving"' in line:
+            entry = json.loads(line)
+            ports[entry["face"]] = entry["address"].rpartition(":")[2]
+        if {"public", "management"} <= set(ports):
+            return ports
     raise AssertionError(f"it ended: {''.join(said)}")
+
+
+def _helm_test(ports: dict[str, str]) -> list[str]:
+    """The command of the chart's test pod, with the addresses of this replica."""
+    (pod,) = of_kind(render({}), "Pod")
+    (container,) = pod["spec"]["containers"]
+    script, _ready, _hook = container["args"]
+    ready, hook = f"127.0.0.1:{ports['management']}/readyz", f"127.0.0.1:{ports['public']}/hooks/gitlab"
+    return [*container["command"], script, f"http://{ready}", f"http://{hook}"]
