@@ -197,6 +197,15 @@ def test_alerts_can_be_left_out_and_labelled() -> None:
     assert first["annotations"]["runbook_url"] == f"https://r.example.org/runbook#{first['alert'].lower()}"
 
 
+def test_nobody_is_woken_by_a_poller_that_is_not_wanted() -> None:
+    """Where CronJobs poll instead of the service its own poller is silent."""
+    polling = {"roles": ["http", "rounds", "outbox"], "cronJobs": {"reconcile": {"enabled": True}}}
+    documents = render(polling | {"metrics": {"prometheusRule": {"enabled": True}}})
+    (group,) = one(documents, "PrometheusRule")["spec"]["groups"]
+    assert "GitlabSyncPollerSilent" not in {rule["alert"] for rule in group["rules"]}
+    assert len(group["rules"]) == len(FIRING_AND_QUIET) - 1
+
+
 def test_the_dashboard_of_the_chart_is_the_file() -> None:
     """Grafana's own braces survive Helm too."""
     made = one(render({"metrics": {"dashboard": {"enabled": True}}}), "ConfigMap", "-dashboard")
