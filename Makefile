@@ -42,7 +42,7 @@ test-unit: $(DEV) ## run the unit tests: seconds, no server
 test-helm: $(DEV) ## the chart on Helm 4 and 3 and against ten versions of Kubernetes, the image's files (part of test)
 	@$(BIN)/pytest tests/helm -n $(WORKERS) $(PYTEST_ARGS)
 
-test-chaos: $(DEV) ## the long forms: faults at full size, storms, races by the ten thousand; at most 25 minutes
+test-chaos: $(DEV) ## the long forms: faults at full size, storms, races by the ten thousand; at most an hour
 	@$(BIN)/python -m gitlab_sync.sandbox.database
 	@$(BIN)/python -m tests.chaos.run $(CHAOS_ARGS)
 
