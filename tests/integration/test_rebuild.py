@@ -259,8 +259,25 @@ async def test_the_target_branch_is_deleted_and_comes_back(simulator: Running, d
         simulator.control.push(PATH, "live", {"live.txt": "y\n"})
         freed = await until_free(ctx, published.id)
         assert freed.reason_code is None
+        if freed.attempt == 1:  # both sides have a live.txt of their own now: a conflict
+            await until_rebuilt(ctx, published.id)
+        await until_mergeable(ctx, published.id)
         simulator.control.merge(PATH, published.mr_iid or 0)
         assert (await until_settled(ctx, published.id)).status is BatchStatus.SUCCEEDED
+
+
+async def until_mergeable(ctx: Context, batch_id: BatchId) -> None:
+    """Look until GitLab has checked the head that is there now."""
+    batch = await batch_of(ctx, batch_id)
+    assert batch.project_id is not None
+    assert batch.mr_iid is not None
+    project_id, iid = batch.project_id, batch.mr_iid
+
+    async def reached() -> bool:
+        shown = await ctx.gitlab.merge_request(project_id, iid)
+        return shown is not None and shown.detailed_merge_status == "mergeable"
+
+    await until(reached, "GitLab calls it mergeable")
 
 
 async def until_free(ctx: Context, batch_id: BatchId) -> BatchRow:
