@@ -61,8 +61,8 @@ class Scenario:
 
 _BOTH_WAYS: Final = (Via.WEBHOOK, Via.POLLER)
 _VIAS: Final[Mapping[Mode, tuple[Via, ...]]] = {
-    # No interval ends in this mode; but a hook makes its batch due at once, for the pollers of all replicas, and
-    # one of them may come before the look of the replica that took the hook.
+    # No interval ends in this mode; but a hook makes its batch due at once, for the pollers of all replicas,
+    # and one of them may come before the look of the replica that took the hook.
     Mode.HOOKS: _BOTH_WAYS,
     Mode.POLL: (Via.POLLER,),
     Mode.BOTH: _BOTH_WAYS,
