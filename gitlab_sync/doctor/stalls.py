@@ -152,7 +152,7 @@ def _ways(partition: Partition, settings: ProjectSettings) -> Iterator[Told]:
         why = "merge trains are on: merging past the train makes the merge requests on it start again"
         yield Kind.PROBLEM, why, f"turn merge trains off in {_GENERAL}, or set `merge: train`"
     if partition.merge is MergeMode.TRAIN and not settings.merge_trains_on:
-        why = "the partition merges by train, and merge trains are off: batches are blocked (train_unavailable)"
+        why = "the partition merges by train, and merge trains are off: train_unavailable blocks each batch"
         yield Kind.PROBLEM, why, f"turn merge trains on in {_GENERAL}, or set `merge: auto`"
     if is_auto and settings.merge_method in ("ff", "rebase_merge"):
         why = (
