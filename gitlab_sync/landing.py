@@ -2,8 +2,9 @@
 
 Called once before each settlement, outside any transaction. `merged` is believed when our head (or the
 squash commit) is part of the target and the commit that landed holds the touched files as composed (one
-comparison where nothing else had moved). A batch that would settle FAILED is landed all the same if its
-commit is there, or all that it changes. A handful of calls, whatever the number of files up to some
+comparison where nothing else had moved). A merged one of which no commit is to be found there (a train, or
+GitLab itself, has rebased it, or history was written anew) is landed if all that it changes is there. So is
+a batch that would settle FAILED. A handful of calls, whatever the number of files up to some
 hundred; none for a batch that never pushed.
 
 Where the two disagree about a merged one, nothing is told as merged: the members go round again (what is
@@ -21,6 +22,8 @@ C  somebody brings our content to the target after this look and before the sett
    and the next round finds everything there already.
 D  two lookers: both prove the same; one settles, and with it freezes.
 E  our commit is on the target and was changed there by a later one: it landed. Later changes are theirs.
+F  somebody resolves a conflict on our branch in the target's favour and merges: the target's own changes
+   explain nothing then, since of ours nothing is left in that file.
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ from typing import Final
 
 from gitlab_sync.compose import paths_touched
 from gitlab_sync.context import Context
-from gitlab_sync.errors import GitLabRefused
+from gitlab_sync.errors import GitLabRefused, GitLabUnavailable
 from gitlab_sync.model import BatchRow, ProjectId
 from gitlab_sync.settlement import Ending
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches
 from gitlab_sync.verdict import MemberFate, SettleReason
-from gitlab_sync.verdict.contents import Blobs, changed_between, is_as_composed, strays, unexplained
+from gitlab_sync.verdict.contents import Blobs, changed_between, dropped, is_as_composed, strays, unexplained
 
 SHOWN_PATHS: Final = 5
 
@@ -51,6 +54,15 @@ class _Pushed:
     head_sha: str
     base: Blobs
     composed: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The paths that a commit does not hold as composed, what it holds, and what its first parent held."""
+
+    strays: tuple[str, ...]
+    there: Blobs
+    before: Blobs
 
 
 async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
@@ -73,10 +85,14 @@ async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
 async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     head, landed = str(batch.head_sha), how.landed_sha or str(batch.head_sha)
     if not await _is_part(ctx, batch, head) and (landed == head or not await _is_part(ctx, batch, landed)):
-        return _mismatch(batch, how, f"{landed} is not part of the target branch")
-    if landed == head or await ctx.gitlab.is_same_tree(batch.project_id or ProjectId(0), head, landed):
+        return await _by_content(ctx, batch, how) or _mismatch(
+            batch, how, f"{landed} is not part of the target branch"
+        )
+    if landed == head or await _is_same_tree(ctx, batch, landed):
         return how
-    wrong = await _wrong_paths(ctx, await _pushed(ctx, batch), landed)
+    pushed = await _pushed(ctx, batch)
+    compared = await _compared(ctx, pushed, landed)
+    wrong = unexplained(compared.strays, pushed.base, compared.before)
     return _mismatch(batch, how, _told(wrong, landed)) if wrong else how
 
 
@@ -84,7 +100,9 @@ async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     """Somebody pushed to our branch and merged: landed if all that we composed came with it."""
     pushed = await _pushed(ctx, batch)
     landed = how.landed_sha or pushed.head_sha
-    wrong = await _wrong_paths(ctx, pushed, landed)
+    compared = await _compared(ctx, pushed, landed)
+    lost = dropped(compared.strays, compared.there, compared.before)
+    wrong = tuple(sorted({*unexplained(compared.strays, pushed.base, compared.before), *lost}))
     if wrong or not await _is_part(ctx, batch, landed):
         text = _told(wrong, landed) if wrong else f"{landed} is not part of the target branch"
         return replace(how, reason_text=text, freeze=_frozen(batch, text))
@@ -96,17 +114,31 @@ async def _of_failed(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     head = str(batch.head_sha)
     if await _is_part(ctx, batch, head):
         return _landed_otherwise(how, head)
+    return await _by_content(ctx, batch, how) or how
+
+
+async def _by_content(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
+    """Landed, if the target's tip holds everything as composed. None: it does not, or nobody can tell."""
     try:
         pushed = await _pushed(ctx, batch)
     except GitLabRefused as refused:
         if refused.status != 404:
             raise
-        return how  # nothing refers to our commit any more and it is gone: nothing to compare with
+        return None  # nothing refers to our commit any more and it is gone: nothing to compare with
     tip = await ctx.gitlab.branch(pushed.project_id, pushed.target)
     if tip is None:
-        return how
+        return None
     there = await ctx.gitlab.blob_ids(pushed.project_id, tip.sha, list(pushed.composed))
-    return _landed_otherwise(how, tip.sha) if is_as_composed(pushed.composed, there) else how
+    return _landed_otherwise(how, tip.sha) if is_as_composed(pushed.composed, there) else None
+
+
+async def _is_same_tree(ctx: Context, batch: BatchRow, landed: str) -> bool:
+    """Only a short way: GitLab may be unable to compare two trees that are far apart, each time anew."""
+    try:
+        return await ctx.gitlab.is_same_tree(batch.project_id or ProjectId(0), str(batch.head_sha), landed)
+    except (GitLabUnavailable, GitLabRefused) as error:
+        ctx.log.info("no comparison, looking at each path", batch_id=batch.id, detail=str(error))
+        return False
 
 
 async def is_on_target(ctx: Context, batch: BatchRow) -> bool:
@@ -135,21 +167,25 @@ async def _pushed(ctx: Context, batch: BatchRow) -> _Pushed:
     return _Pushed(project_id, str(batch.policy["target_branch"]), head_sha, base, composed)
 
 
-async def _wrong_paths(ctx: Context, pushed: _Pushed, landed: str) -> tuple[str, ...]:
-    """The paths that `landed` does not hold as composed and that the target's own changes do not explain."""
+async def _compared(ctx: Context, pushed: _Pushed, landed: str) -> _Compared:
     there = await ctx.gitlab.blob_ids(pushed.project_id, landed, list(pushed.composed))
     wrong = strays(pushed.composed, there)
     if not wrong:
-        return ()
+        return _Compared((), there, pushed.base)
     parents = (await ctx.gitlab.commit(pushed.project_id, landed)).parent_shas
     if not parents:
-        return wrong
-    before = await ctx.gitlab.blob_ids(pushed.project_id, parents[0], wrong)
-    return unexplained(wrong, pushed.base, before)
+        return _Compared(wrong, there, pushed.base)
+    return _Compared(wrong, there, await ctx.gitlab.blob_ids(pushed.project_id, parents[0], wrong))
 
 
 def _landed_otherwise(how: Ending, landed: str) -> Ending:
-    return Ending(BatchStatus.SUCCEEDED, SettleReason.LANDED_OTHERWISE, how.reason_code, landed)
+    return Ending(
+        BatchStatus.SUCCEEDED,
+        SettleReason.LANDED_OTHERWISE,
+        how.reason_code,
+        landed_sha=landed,
+        merged_at=how.merged_at,
+    )
 
 
 def _mismatch(batch: BatchRow, how: Ending, text: str) -> Ending:

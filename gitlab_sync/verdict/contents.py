@@ -34,6 +34,11 @@ def unexplained(stray_paths: Iterable[str], base: Blobs, before_merge: Blobs) ->
     return tuple(path for path in stray_paths if before_merge.get(path) == base.get(path))
 
 
+def dropped(stray_paths: Iterable[str], there: Blobs, before_merge: Blobs) -> tuple[str, ...]:
+    """Strays that a merge left as the target had them: of what was composed nothing came in."""
+    return tuple(path for path in stray_paths if there.get(path) == before_merge.get(path))
+
+
 def blob_id(content: bytes, *, like: str) -> str:
     """Git's id for `content` where the commit `like` is from: SHA-1, or SHA-256 by its length."""
     algorithm = "sha256" if len(like) == 64 else "sha1"

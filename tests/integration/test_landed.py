@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from gitlab_sync import pausing
+from gitlab_sync.admission import submit
 from gitlab_sync.context import Context
 from gitlab_sync.describe import branch_of
 from gitlab_sync.errors import GitLabUnavailable
@@ -18,7 +19,7 @@ from gitlab_sync.reconcile import Reconciled, reconcile
 from gitlab_sync.rounds import RoundResult, run_round
 from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
-from tests.support.engine import PARTITION, enqueue, require_no_violations
+from tests.support.engine import PARTITION, enqueue, new_request, require_no_violations
 from tests.support.road import BOT_TOKEN, PATH, batch_of, claimed, road, until_published, until_settled
 
 FILE: Final = "access/item-0.txt"
@@ -143,10 +144,70 @@ async def test_a_mismatch_replaces_the_reason_of_a_pause_that_stands(
         _, published = await offered(ctx)
         await pausing.pause(ctx, PARTITION, reason="window", actor="olga")
         simulator.control.merge(PATH, published.mr_iid or 0)
+        simulator.control.push(PATH, "main", {FILE: "taken back\n"})
 
         settled = await until_settled(asked_otherwise(ctx, contains=nowhere), published.id)
         assert settled.reason_code == "landed_mismatch"
         assert (await pause_reason(ctx) or "").startswith("gitlab-sync: landed_mismatch: ")
+
+
+async def test_a_train_that_rebased_our_commit_freezes_nothing(simulator: Running, database_url: str) -> None:
+    """Fast-forward on a train: merged, no commit is named, ours is not part of the target, its content is."""
+    async with road(simulator, database_url, merge="manual") as ctx:
+        change_project(simulator, merge_method="ff")
+        operation_id, published = await offered(ctx)
+        simulator.control.merge(PATH, published.mr_iid or 0)
+        settled = await until_settled(asked_otherwise(ctx, contains=nowhere), published.id)
+        assert (settled.status, settled.reason_code) == (BatchStatus.SUCCEEDED, "landed_otherwise")
+        assert await status_of(ctx, operation_id) is OperationStatus.MERGED
+        assert await pause_reason(ctx) is None
+
+
+async def test_gitlab_cannot_compare_two_trees_that_are_far_apart(
+    simulator: Running, database_url: str
+) -> None:
+    """The comparison is too large each time anew: the paths are looked at, and the batch ends."""
+    async with road(simulator, database_url, merge="manual") as ctx:
+        operation_id, published = await offered(ctx)
+        simulator.control.push(PATH, "main", {"other.txt": "x\n"})
+        simulator.control.merge(PATH, published.mr_iid or 0)
+
+        async def too_large(*_: Any, **__: Any) -> bool:
+            raise GitLabUnavailable("compare: AnswerTooLarge while talking to GitLab")
+
+        settled = await until_settled(asked_otherwise(ctx, is_same_tree=too_large), published.id)
+        assert (settled.status, settled.reason_code) == (BatchStatus.SUCCEEDED, "merged")
+        assert await status_of(ctx, operation_id) is OperationStatus.MERGED
+
+
+async def test_a_conflict_resolved_against_us_and_merged_is_not_told_as_merged(
+    simulator: Running, database_url: str
+) -> None:
+    """A person takes the target's side on our branch and merges: nothing of ours is there."""
+    async with road(simulator, database_url, merge="manual") as ctx:
+        operation_id, published = await offered(ctx)
+        simulator.control.push(PATH, "main", {FILE: "theirs\n"})
+        simulator.control.push(PATH, branch_of(published), {FILE: "theirs\n", "note.txt": "resolved\n"})
+        simulator.control.merge(PATH, published.mr_iid or 0)
+        settled = await until_settled(ctx, published.id)
+        assert (settled.status, settled.reason_code) == (BatchStatus.FAILED, "merged_other_head")
+        assert await status_of(ctx, operation_id) is OperationStatus.QUEUED
+        assert "landed_mismatch" in (await pause_reason(ctx) or "")
+
+
+async def test_a_freeze_over_long_names_is_cut_and_settles(simulator: Running, database_url: str) -> None:
+    """Five long paths do not fit into the reason of a pause: the settlement must not fail over that, ever."""
+    names = [f"access/{'/'.join(letter * 200 for _ in range(2))}/item.txt" for letter in "abcdef"]
+    edits = [[{"op": "put", "path": name, "content": "x\n"}] for name in names]
+    async with road(simulator, database_url, merge="manual") as ctx:
+        requests = [new_request(number, edits=tuple(one)) for number, one in enumerate(edits)]
+        await submit(ctx, requests, caller="portal")
+        published = await until_published(ctx, await claimed(ctx))
+        simulator.control.push(PATH, branch_of(published), dict.fromkeys(names, "somebody else's\n"))
+        simulator.control.merge(PATH, published.mr_iid or 0)
+        settled = await until_settled(ctx, published.id)
+        assert settled.reason_code == "merged_other_head"
+        assert "landed_mismatch" in (await pause_reason(ctx) or "")
 
 
 async def test_somebody_adds_a_file_to_our_branch_and_merges(simulator: Running, database_url: str) -> None:

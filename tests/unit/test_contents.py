@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitlab_sync.verdict.contents import changed_between, is_as_composed, strays, unexplained
+from gitlab_sync.verdict.contents import changed_between, dropped, is_as_composed, strays, unexplained
 
 BASE = {"a": "1", "b": "1", "gone": "1"}
 HEAD = {"a": "2", "b": "1", "new": "1"}
@@ -43,3 +43,9 @@ def test_a_path_that_the_target_had_changed_itself_is_explained() -> None:
     assert unexplained(("a", "b"), BASE, {"a": "7", "b": "1"}) == ("b",)
     assert unexplained(("new",), BASE, {}) == ("new",)
     assert unexplained(("new",), BASE, {"new": "theirs"}) == ()
+
+
+def test_a_stray_that_is_what_the_target_had_before_was_dropped() -> None:
+    """Resolved in the target's favour, and resolved by mixing: only the first has nothing of ours."""
+    assert dropped(("a", "b"), {"a": "7", "b": "8"}, {"a": "7", "b": "1"}) == ("a",)
+    assert dropped(("new",), {}, {}) == ("new",)
