@@ -195,7 +195,7 @@ async def _after_rebuild(ctx: Context, batch: BatchRow, report: RebuildReport, v
             return Reconciled.WAITING
         case Rebuilt.NOT_BEHIND | Rebuilt.LATER:
             ctx.log.info("rebuild later", batch_id=batch.id, mr_iid=batch.mr_iid, detail=report.detail)
-            await check_in(ctx, batch, SOON_S)
+            await check_in(ctx, batch, lagging_s(batch.age_s, ctx.settings.poll_interval_s))
             return Reconciled.WAITING
         case Rebuilt.HELPLESS:
             ctx.log.info("rebuild is no help", batch_id=batch.id, mr_iid=batch.mr_iid, detail=report.detail)
@@ -207,6 +207,15 @@ async def _after_rebuild(ctx: Context, batch: BatchRow, report: RebuildReport, v
             return await _block(ctx, batch, BlockReason.FOREIGN_PUSH, report.detail)
         case never:
             assert_never(never)
+
+
+def lagging_s(age_s: float, poll_interval_s: float) -> float:
+    """How long to let GitLab catch up: soon at first, later no oftener than any batch is looked at.
+
+    It may never catch up (its workers hang, our branch is gone and the merge request stays open), and a
+    deadline may be days away.
+    """
+    return max(SOON_S, min(age_s / 10, poll_interval_s))
 
 
 async def _publish(ctx: Context, batch: BatchRow, via: Via) -> _Step:

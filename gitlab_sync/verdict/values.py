@@ -65,8 +65,9 @@ class SettleReason(StrEnum):
     say that the members landed, so they go round again and whatever is there already lands as it is.
     TARGET_MOVED: our head does not fit on the target any more; the next round builds on the new one.
     LANDED_OTHERWISE: the merge request did not merge, or as another commit than any that GitLab names, and
-    our commit, or all that it changes, is on the target branch all the same. LANDED_MISMATCH: GitLab says merged, and the target does not hold what we
-    composed. The members go round again, and the partition is paused until somebody has looked.
+    our commit, or all that it changes, is on the target branch all the same. LANDED_MISMATCH: GitLab says
+    merged, and the target does not hold what we composed. The members go round again, and the partition is
+    paused until somebody has looked.
     """
 
     MERGED = "merged"
