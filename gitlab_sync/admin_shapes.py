@@ -29,6 +29,7 @@ from gitlab_sync.admin_port import (
     Verification,
 )
 from gitlab_sync.gitlab_shapes import Shape, UnexpectedShape, moment
+from gitlab_sync.secret import MASK
 
 _EVENTS: Final = "_events"
 
@@ -38,7 +39,7 @@ def hook(shape: Shape) -> HookInfo:
     verified = shape.get("enable_ssl_verification") is not False
     return HookInfo(
         id=HookId(_number(shape, "id")),
-        url=_words(shape, "url"),
+        url=without_password(_words(shape, "url")),
         events={name: value is True for name, value in shape.items() if name.endswith(_EVENTS)},
         verification=Verification.ON if verified else Verification.OFF,
         token=_presence(shape.get("token_present")),
@@ -47,6 +48,14 @@ def hook(shape: Shape) -> HookInfo:
         disabled_until=moment(shape.get("disabled_until")),
         has_template=bool(shape.get("custom_webhook_template")),
     )
+
+
+def without_password(url: str) -> str:
+    """Mask what stands before the host: a proxy's password there would be printed for whoever looks."""
+    scheme, mark, rest = url.partition("://")
+    authority, slash, tail = rest.partition("/")
+    _, is_known, host = authority.rpartition("@")
+    return f"{scheme}{mark}{MASK}@{host}{slash}{tail}" if is_known else url
 
 
 def hook_data(wish: HookWish) -> dict[str, Any]:

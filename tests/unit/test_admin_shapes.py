@@ -41,6 +41,20 @@ def test_a_webhook_of_a_new_gitlab_says_which_secrets_are_set() -> None:
     assert hook.disabled_until == datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 naive UTC, as everywhere
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://gitlab:hunter2@sync.example.org/hooks/gitlab", "https://***@sync.example.org/hooks/gitlab"),
+        ("https://a@b@sync.example.org:8443", "https://***@sync.example.org:8443"),
+        ("https://sync.example.org/hooks/@gitlab", "https://sync.example.org/hooks/@gitlab"),
+        ("no address", "no address"),
+    ],
+)
+def test_a_proxys_password_in_a_webhooks_address_is_printed_by_nobody(url: str, shown: str) -> None:
+    """GitLab shows it to every Maintainer; `hooks status` and `doctor` end in tickets and logs."""
+    assert shapes.hook({**HOOK, "url": url}).url == shown
+
+
 def test_a_wish_carries_only_the_secrets_that_there_are() -> None:
     """An empty one would take away what is set."""
     wish = HookWish("https://x.example/h", {"push_events": False}, Verification.ON, None, None)
