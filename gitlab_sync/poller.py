@@ -12,8 +12,8 @@ What a list can prove, and the races of it, stand in `glances`. Never decides ab
 Races considered:
 A  two pollers: SKIP LOCKED gives each its own batches. A batch looked at twice all the same (a webhook) is
    no harm. Batches that change hands cost their new replica a look each, once.
-B  the lists do not answer, take long, or are refused: every batch is looked at, and each look says for itself
-   what is the matter. While the host is paused neither costs a call.
+B  the lists do not answer, take long, are refused or cannot be read: every batch is looked at, and each look
+   says for itself what is the matter. While the host is paused neither costs a call.
 C  dead between taking and looking: the batches are due again at the next common moment, for whoever comes.
 D  a batch past its deadline is always looked at: only a look may end it.
 """
@@ -84,6 +84,9 @@ class Poller:
         except (GitLabError, TimeoutError) as error:
             detail = str(error) or f"none within {LISTS_WITHIN_S:.0f} s"
             self._ctx.log.warning("no list, looking at each", project_id=project_id, detail=detail)
+            return frozenset()
+        except Exception:  # the batches of all projects are taken: let out, it would cost each its look
+            self._ctx.log.exception("list broke, looking at each", project_id=project_id)
             return frozenset()
         return frozenset(self._kept(group, rests, rows, page))
 

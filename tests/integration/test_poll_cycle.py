@@ -173,6 +173,20 @@ async def test_a_list_that_takes_long_leaves_looks(stage: Stage, monkeypatch: py
         assert spent[ONE] == 4
 
 
+async def test_a_list_that_breaks_for_one_project_costs_no_batch_its_look(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody thought of in a list: they are taken already, so each is looked at all the same."""
+
+    async def broken(*_: object) -> None:
+        raise KeyError("old_path")
+
+    monkeypatch.setattr(poller.Poller, "_lists", broken)
+    async with stage(4) as cycles:
+        spent = await cycles.run()
+        assert spent[ONE] == 4
+
+
 async def test_a_paused_host_is_not_called_by_a_whole_cycle(stage: Stage) -> None:
     """One 429 stops what has not gone out yet, and the next cycle sends nothing; afterwards all goes on."""
     async with stage(12) as cycles:
