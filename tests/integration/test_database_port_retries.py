@@ -336,7 +336,7 @@ async def test_a_user_with_too_many_connections_is_busy(database_url: str, conne
 
             async def fits_again() -> bool:
                 try:
-                    return await db.read("alone", lambda session: ask(session, "1")) == 1
+                    return bool(await db.read("alone", lambda session: ask(session, "1")) == 1)
                 except DatabaseBusy:  # the server has not noticed yet that the first connection was closed
                     return False
 
