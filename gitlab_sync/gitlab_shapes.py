@@ -153,6 +153,26 @@ def moment(text: object) -> datetime | None:
     return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
 
 
+def commit_body(
+    *,
+    branch: str,
+    start_sha: str,
+    message: str,
+    files: Sequence[ComposedFile],
+    author_name: str | None,
+    author_email: str | None,
+) -> dict[str, Any]:
+    """Spell a commit of composed files; an author who is not given is the token's own user."""
+    author = {"author_name": author_name, "author_email": author_email}
+    return {
+        "branch": branch,
+        "start_sha": start_sha,
+        "commit_message": message,
+        **{key: value for key, value in author.items() if value is not None},
+        "actions": commit_actions(files),
+    }
+
+
 def commit_actions(files: Sequence[ComposedFile]) -> list[dict[str, str]]:
     """Spell composed files as the actions of a commit; content travels as base64, so any bytes survive."""
     return [_action(file) for file in files]

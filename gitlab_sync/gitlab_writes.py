@@ -40,13 +40,17 @@ class GitLabWrites:
         author_name: str | None = None,
         author_email: str | None = None,
     ) -> CommitInfo:
-        data = {"branch": branch, "start_sha": start_sha, "commit_message": message}
-        author = {"author_name": author_name, "author_email": author_email}
-        data |= {key: value for key, value in author.items() if value is not None}
-        actions = shapes.commit_actions(files)
+        body = shapes.commit_body(
+            branch=branch,
+            start_sha=start_sha,
+            message=message,
+            files=files,
+            author_name=author_name,
+            author_email=author_email,
+        )
 
         def work(own: OwnProject) -> CommitInfo:
-            return shapes.commit(own.commits.create({**data, "actions": actions}, **ONE_TRY).asdict())
+            return shapes.commit(own.commits.create(body, **ONE_TRY).asdict())
 
         return await self._calls.of_project(GitLabCall.CREATE_COMMIT, project_id, work)
 

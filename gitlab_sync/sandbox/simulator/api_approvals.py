@@ -6,10 +6,10 @@ from typing import Any
 
 from gitlab_sync.sandbox.simulator.accounts import Role
 from gitlab_sync.sandbox.simulator.approvals import approvals_left, approve, may_approve, reset, unapprove
-from gitlab_sync.sandbox.simulator.core import iso
 from gitlab_sync.sandbox.simulator.errors import refused
 from gitlab_sync.sandbox.simulator.http_edge import Answer, Call
 from gitlab_sync.sandbox.simulator.mr_lookup import merge_request_of
+from gitlab_sync.sandbox.simulator.mr_views import mr_core
 from gitlab_sync.sandbox.simulator.state import MergeRequest, Project
 from gitlab_sync.sandbox.simulator.user_views import user_basic
 
@@ -89,14 +89,7 @@ def _project_view(project: Project) -> dict[str, Any]:
 
 def _view(call: Call, mr: MergeRequest) -> dict[str, Any]:
     return {
-        "id": mr.id,
-        "iid": mr.iid,
-        "project_id": mr.project.id,
-        "title": mr.title,
-        "description": mr.description,
-        "state": mr.state,
-        "created_at": iso(mr.created_at),
-        "updated_at": iso(mr.updated_at),
+        **mr_core(mr),
         "merge_status": mr.merge_status,
         "approved": not approvals_left(mr),
         "approvals_required": mr.project.approvals_required,

@@ -20,13 +20,8 @@ _NO_TIME = {
 }
 
 
-def mr_basic(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
-    """Return what both views share: the row of a list."""
-    return {**_identity(sim, mr), **_people(sim, mr), **_branches(mr), **_merge_facts(mr)}
-
-
-def mr_simple(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
-    """Return the row of a list that was asked for with `view=simple`."""
+def mr_core(mr: MergeRequest) -> dict[str, Any]:
+    """Return what every view of a merge request begins with."""
     return {
         "id": mr.id,
         "iid": mr.iid,
@@ -36,6 +31,18 @@ def mr_simple(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
         "state": mr.state,
         "created_at": iso(mr.created_at),
         "updated_at": iso(mr.updated_at),
+    }
+
+
+def mr_basic(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
+    """Return what both views share: the row of a list."""
+    return {**_identity(sim, mr), **_people(sim, mr), **_branches(mr), **_merge_facts(mr)}
+
+
+def mr_simple(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
+    """Return the row of a list that was asked for with `view=simple`."""
+    return {
+        **mr_core(mr),
         "web_url": sim.web_url(mr.project, f"/-/merge_requests/{mr.iid}"),
     }
 
@@ -87,14 +94,7 @@ def milestone_view(sim: Simulator, row: Milestone) -> dict[str, Any]:
 
 def _identity(sim: Simulator, mr: MergeRequest) -> dict[str, Any]:
     return {
-        "id": mr.id,
-        "iid": mr.iid,
-        "project_id": mr.project.id,
-        "title": mr.title,
-        "description": mr.description,
-        "state": mr.state,
-        "created_at": iso(mr.created_at),
-        "updated_at": iso(mr.updated_at),
+        **mr_core(mr),
         "reference": f"!{mr.iid}",
         "references": {
             "short": f"!{mr.iid}",
