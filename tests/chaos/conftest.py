@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from gitlab_sync.sandbox.simulator import Running, simulator_process
-from tests.support.road import BOT_TOKEN, QUICK
+from gitlab_sync.sandbox.simulator import Running
+from tests.support.quick_gitlab import sound_gitlab
 from tests.support.scorecard import Scorecard, published
 
 SCALES: Final = ("short", "full")
@@ -37,13 +37,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.fixture(scope="module")
 def gitlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A simulated instance in a process of its own; at the end its git must be sound."""
-    with simulator_process(tmp_path_factory.mktemp("repositories"), "sim-token") as running:
-        running.control.set_timings(**{name: getattr(QUICK, name) for name in QUICK.__slots__})
-        running.control.add_user("bot", token=BOT_TOKEN, role=40)
+    with sound_gitlab(tmp_path_factory.mktemp("repositories")) as running:
         yield running
-        audit = running.control.audit()
-        assert audit["failures"] == []
-        assert {project["fsck"] for project in audit["projects"].values()} <= {""}
 
 
 @pytest.fixture

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from gitlab_sync import service
-from gitlab_sync.sandbox.simulator import Running, simulator_process
+from gitlab_sync.sandbox.simulator import Running
+from tests.support import silence
 from tests.support.crash_flows import OUTBOX_INTERVAL_S
 from tests.support.crash_parent import ReplicaParent, replica_parent
 from tests.support.crash_runs import House, MakeHouse
-from tests.support.road import BOT_TOKEN, QUICK
+from tests.support.quick_gitlab import sound_gitlab
 from tests.support.scorecard import Scorecard, published
 from tests.support.servers import RunningServer
 
@@ -22,14 +21,8 @@ from tests.support.servers import RunningServer
 @pytest.fixture(scope="module")
 def gitlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A simulated instance in a process of its own; at the end its git must be sound."""
-    with simulator_process(tmp_path_factory.mktemp("repositories"), "sim-token") as running:
-        timings = {name: getattr(QUICK, name) for name in QUICK.__slots__}
-        running.control.set_timings(**timings)
-        running.control.add_user("bot", token=BOT_TOKEN, role=40)
+    with sound_gitlab(tmp_path_factory.mktemp("repositories")) as running:
         yield running
-        audit = running.control.audit()
-        assert audit["failures"] == []
-        assert {project["fsck"] for project in audit["projects"].values()} <= {""}
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +40,9 @@ def quick_outbox(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def terse_logs() -> Iterator[None]:
-    """A line for each event; painting every provoked error with its variables would take most of the time."""
-    structlog.configure(
-        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
-    yield
-    structlog.reset_defaults()
+    """Errors are provoked by the hundred here."""
+    with silence.terse_logs():
+        yield
 
 
 @pytest.fixture(scope="session")

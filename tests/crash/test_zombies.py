@@ -51,6 +51,19 @@ async def wake_and_end(replica: Replica) -> None:
     await replica.until("ended 0")
 
 
+@asynccontextmanager
+async def slept_past_the_deadline(
+    stage: Stage, parent: ReplicaParent, steps: Sequence[str], point: str
+) -> AsyncIterator[None]:
+    """It freezes at `point`, another comes to the end past the deadline, it wakes up; all is sound."""
+    async with frozen(stage, parent, steps, point) as zombie, stage.context() as ctx:
+        stage.make_overdue()
+        await stage.finish(ctx)
+        await wake_and_end(zombie)
+        yield
+        await stage.require_sound(ctx)
+
+
 async def require_landed_once(stage: Stage, moves: tuple[str, ...], score: Score) -> None:
     """Every request landed by the moves that are expected, and nothing of ours is left at GitLab."""
     end = stage.end()
@@ -83,12 +96,8 @@ async def test_a_publisher_that_slept_past_the_deadline_leaves_nothing_behind(
     point: str, stage: Stage, parent: ReplicaParent, score: Score
 ) -> None:
     """Swept and landed by another in the next round; what the zombie makes too late, it removes itself."""
-    async with frozen(stage, parent, PUBLISH, point) as zombie, stage.context() as ctx:
-        stage.make_overdue()
-        await stage.finish(ctx)
-        await wake_and_end(zombie)
+    async with slept_past_the_deadline(stage, parent, PUBLISH, point):
         await require_landed_once(stage, TOLD_TWICE, score)
-        await stage.require_sound(ctx)
 
 
 @pytest.mark.parametrize("point", ["merge.before_ask", "fact.committed#3"])
@@ -110,12 +119,8 @@ async def test_a_zombie_wakes_up_after_another_has_settled(
     point: str, stage: Stage, parent: ReplicaParent, score: Score
 ) -> None:
     """Merged, and settled by another past the deadline: as landed, once; the zombie has nothing to do."""
-    async with frozen(stage, parent, SETTLE, point) as zombie, stage.context() as ctx:
-        stage.make_overdue()
-        await stage.finish(ctx)
-        await wake_and_end(zombie)
+    async with slept_past_the_deadline(stage, parent, SETTLE, point):
         await require_landed_once(stage, TOLD, score)
-        await stage.require_sound(ctx)
 
 
 @pytest.mark.parametrize("point", ["settle.after_batch", "settle.after_outbox"])

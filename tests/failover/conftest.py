@@ -5,19 +5,18 @@ Only `make test-failover` comes here. The group is MySQL's, whatever `--servers`
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from gitlab_sync import service
-from gitlab_sync.sandbox.simulator import Running, simulator_process
+from gitlab_sync.sandbox.simulator import Running
 from tests.failover.group import Group
 from tests.failover.watch import Probe, Watch, probed, watched
+from tests.support import silence
 from tests.support.crash_flows import OUTBOX_INTERVAL_S
-from tests.support.road import BOT_TOKEN, QUICK
+from tests.support.quick_gitlab import sound_gitlab
 from tests.support.scorecard import Scorecard
 
 
@@ -53,13 +52,8 @@ def probes(whole_group: Group) -> Iterator[list[Probe]]:
 @pytest.fixture(scope="session")
 def gitlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A simulated instance in a process of its own; at the end its git must be sound."""
-    with simulator_process(tmp_path_factory.mktemp("repositories"), "sim-token") as running:
-        running.control.set_timings(**{name: getattr(QUICK, name) for name in QUICK.__slots__})
-        running.control.add_user("bot", token=BOT_TOKEN, role=40)
+    with sound_gitlab(tmp_path_factory.mktemp("repositories")) as running:
         yield running
-        audit = running.control.audit()
-        assert audit["failures"] == []
-        assert {project["fsck"] for project in audit["projects"].values()} <= {""}
 
 
 @pytest.fixture(autouse=True)
@@ -70,13 +64,9 @@ def quick_outbox(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def terse_logs() -> Iterator[None]:
-    """A line for each event; painting every provoked error with its variables would take most of the time."""
-    structlog.configure(
-        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
-    yield
-    structlog.reset_defaults()
+    """Errors are provoked by the hundred here."""
+    with silence.terse_logs():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -17,12 +17,12 @@ from typing import Final
 from unittest import mock
 
 from gitlab_sync import service
-from gitlab_sync.sandbox.simulator import Running, simulator_process
+from gitlab_sync.sandbox.simulator import Running
 from tests.scenarios.modes import Mode
 from tests.scenarios.scenarios import SCENARIOS, During, Scenario
 from tests.scenarios.soundness import faults_of
 from tests.scenarios.stage import House, Stage, stage_in
-from tests.support.road import QUICK
+from tests.support.quick_gitlab import quick_gitlab
 
 AT_ONCE: Final = 8
 RUN_LIMIT_S: Final = 120.0
@@ -131,8 +131,7 @@ async def played(house: House, cell: Cell) -> AsyncIterator[Stage]:
 @contextlib.contextmanager
 def gitlab_for_scenarios(folder: Path) -> Iterator[Running]:
     """A simulated instance in a process of its own, with quick timings."""
-    with simulator_process(folder, "sim-token") as running:
-        running.control.set_timings(**{name: getattr(QUICK, name) for name in QUICK.__slots__})
+    with quick_gitlab(folder) as running:
         yield running
         failures = running.control.audit()["failures"]
         assert failures == [], failures

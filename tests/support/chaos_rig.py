@@ -14,11 +14,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from gitlab_sync.sandbox.database import Durability, Flavour, PrivateServer, find_or_install
-from gitlab_sync.sandbox.simulator import simulator_process
 from tests.support.chaos_rate import Pace, Recovery, compared, recovered, warm_up, windows
 from tests.support.chaos_stack import ChaosStack, chaos_stack
 from tests.support.chaos_writers import Clients, Ledger, clients_of
-from tests.support.road import BOT_TOKEN, QUICK
+from tests.support.quick_gitlab import gitlab_with_a_bot
 from tests.support.scorecard import LEAST_RECOVERY
 
 #: How many windows before the first fault; fewer are for a look at the faults alone, and decide nothing.
@@ -92,9 +91,7 @@ class Rigs:
         self._made += 1
         folder = self._folder / f"rig-{self._made}"
         enter = self._ending.enter_context
-        gitlab = enter(simulator_process(folder / "repositories", "sim-token"))
-        gitlab.control.set_timings(**{name: getattr(QUICK, name) for name in QUICK.__slots__})
-        gitlab.control.add_user("bot", token=BOT_TOKEN, role=40)
+        gitlab = enter(gitlab_with_a_bot(folder / "repositories"))
         programs = find_or_install(flavour)
         stacks = [
             enter(
