@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
     sizes = _sizes(options)
     begun = time.perf_counter()
-    with private_server(Flavour(options.server)) as server:
+    with private_server(Flavour(options.server), sizes.buffer_pool_mb) as server:
         facts = machine.circumstances(server, sizes.seed)
         tables = [table for name in options.parts for table in _measured(name, server, sizes, facts)]
     facts["seconds"] = round(time.perf_counter() - begun, 1)
@@ -61,10 +61,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run.py", description="Measure; print ratios and counts.")
     parser.add_argument("--server", choices=[flavour.value for flavour in Flavour], default="mysql")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: the counts hold, the ratios do not")
-    parser.add_argument("--large", action="store_true", help="a history of 10 million rows instead of one")
+    parser.add_argument("--large", action="store_true", help="a history of 10 million rows in a pool of 4 GB")
     parser.add_argument("--parts", type=_parts, default=list(PARTS), help=f"of {','.join(PARTS)}")
     parser.add_argument("--block-s", type=float, help="seconds of a block (6 for figures to publish)")
     parser.add_argument("--rounds", type=int, help="blocks of each side")
+    parser.add_argument("--buffer-pool-mb", type=int, help="of the database server; its default otherwise")
     parser.add_argument("--seed", type=int, help="of everything that is drawn")
     parser.add_argument("--results", default=str(ROOT / "bench-results"), help="folder of the JSON file")
     return parser.parse_args(arguments)
@@ -80,7 +81,8 @@ def _parts(text: str) -> list[str]:
 
 def _sizes(options: argparse.Namespace) -> Sizes:
     sizes = QUICK if options.quick else LARGE if options.large else DEFAULT
-    given = {"block_s": options.block_s, "rounds": options.rounds, "seed": options.seed}
+    names = ("block_s", "rounds", "seed", "buffer_pool_mb")
+    given = {name: getattr(options, name) for name in names}
     return replace(sizes, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -35,6 +35,9 @@ PARTITION: Final = "bench"
 LANDED: Final = Ending(BatchStatus.SUCCEEDED, "merged", landed_sha="b" * 40)
 _PROJECT: Final = ProjectId(1)
 _BASE: Final = "a" * 40
+_LIST: Final = 1_000
+#: More than the partitions file allows; `rounds` has a limit of its own.
+_LARGEST: Final = 5_000
 #: MariaDB keeps its performance schema off unless told; without it rows examined cannot be counted.
 _EXTRA: Final = {Flavour.MYSQL: (), Flavour.MARIADB: ("--performance-schema=ON",)}
 
@@ -48,11 +51,15 @@ class _NoGitLab:
         raise BenchFailed(f"the bench asks GitLab for nothing, but {name} was asked for")
 
 
-def private_server(flavour: Flavour) -> PrivateServer:
-    """A server with its own defaults, so that an acknowledged commit survives a crash."""
-    return PrivateServer(
-        find_or_install(flavour), durability=Durability.DURABLE, extra_options=_EXTRA[flavour]
-    )
+def private_server(flavour: Flavour, buffer_pool_mb: int | None = None) -> PrivateServer:
+    """A server with its own defaults, so that an acknowledged commit survives a crash.
+
+    Its buffer pool is its own default too (128 MB) unless said otherwise.
+    """
+    extra = list(_EXTRA[flavour])
+    if buffer_pool_mb is not None:
+        extra.append(f"--innodb-buffer-pool-size={buffer_pool_mb}M")
+    return PrivateServer(find_or_install(flavour), durability=Durability.DURABLE, extra_options=extra)
 
 
 @contextmanager
@@ -75,7 +82,7 @@ async def engine(
 ) -> AsyncIterator[Context]:
     """A context on `dsn`; what it has done breaks no invariant, or else BenchFailed."""
     settings = load_settings({"GITLAB_SYNC_DATABASE_URL": dsn}, need=Need.DATABASE_ONLY)
-    partitions = {key: Partition(key, 1, "main", max_batch=1000) for key in keys}
+    partitions = {key: Partition(key, 1, "main", max_batch=_LARGEST) for key in keys}
     metrics = Metrics(partitions)
     db = Database(settings.database, size=connections, observer=metrics)
     try:
@@ -128,7 +135,8 @@ async def running_batch(
     ctx: Context, requests: Requests, members: int, partition: str = PARTITION
 ) -> BatchRow:
     """A RUNNING batch of `members` fresh requests, by the engine's own submit and claim."""
-    await submit(ctx, requests.many(members, partition), caller="bench")
+    for first in range(0, members, _LIST):
+        await submit(ctx, requests.many(min(_LIST, members - first), partition), caller="bench")
     return await claimed_batch(ctx, partition)
 
 
