@@ -55,7 +55,7 @@ class Sizes:
 
 
 DEFAULT: Final = Sizes()
-#: 10 million rows are 3 GB. What is compared is the cost of a history, not that of a disk: keys are random, so
+#: 10 million rows are 3 GB. What is compared is the cost of a history, not of a disk: keys are random, so
 #: in a smaller pool each submit reads pages for its unique keys.
 LARGE: Final = replace(DEFAULT, large_history=10_000_000, buffer_pool_mb=4096)
 QUICK: Final = Sizes(
