@@ -82,14 +82,41 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* The HTTP address of a route, for NOTES and PUBLIC_URL: what is set, else the narrowest route there is. */}}
+{{/*
+The HTTP address for NOTES and PUBLIC_URL: what is set, else that of the narrowest route that leads to the webhook; a host
+with a star is nobody's address.
+*/}}
 {{- define "gitlab-sync.publicUrl" -}}
 {{- $v := .Values -}}
-{{- if $v.publicUrl -}}
-{{- $v.publicUrl | trimSuffix "/" -}}
-{{- else if and $v.webhookIngress.enabled $v.webhookIngress.host -}}
-{{- printf "http%s://%s" (ternary "s" "" (not (empty $v.webhookIngress.tls))) $v.webhookIngress.host -}}
-{{- else if and $v.webhookHttpRoute.enabled $v.webhookHttpRoute.hostnames -}}
-{{- printf "https://%s" (first $v.webhookHttpRoute.hostnames) -}}
+{{- $found := list -}}
+{{- with $v.publicUrl -}}
+{{- $found = append $found (trimSuffix "/" .) -}}
+{{- end -}}
+{{- if $v.webhookIngress.enabled -}}
+{{- $found = append $found (printf "http%s://%s" (ternary "s" "" (not (empty $v.webhookIngress.tls))) $v.webhookIngress.host) -}}
+{{- end -}}
+{{- if $v.webhookHttpRoute.enabled -}}
+{{- range $v.webhookHttpRoute.hostnames -}}{{- $found = append $found (printf "https://%s" .) -}}{{- end -}}
+{{- end -}}
+{{- if $v.ingress.enabled -}}
+{{- range $host := $v.ingress.hosts -}}
+{{- range .paths -}}
+{{- if or (eq .path "/hooks/gitlab") (and (has .path (list "/" "/hooks" "/hooks/")) (ne (.pathType | default "Prefix") "Exact")) -}}
+{{- $found = append $found (printf "http%s://%s" (ternary "s" "" (not (empty $v.ingress.tls))) $host.host) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.httpRoute.enabled -}}
+{{- range $hostname := $v.httpRoute.hostnames -}}
+{{- range $v.httpRoute.pathPrefixes -}}
+{{- if has . (list "/" "/hooks" "/hooks/" "/hooks/gitlab") -}}
+{{- $found = append $found (printf "https://%s" $hostname) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $found -}}
+{{- if not (or (contains "*" .) (hasSuffix "//" .)) -}}{{- . -}}{{- break -}}{{- end -}}
 {{- end -}}
 {{- end -}}

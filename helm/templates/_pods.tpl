@@ -58,12 +58,14 @@
   value: {{ $v.settings.pollIntervalSeconds | toJson | quote }}
 - name: GITLAB_SYNC_MERGE_CHECK_S
   value: {{ $v.settings.mergeCheckSeconds | toJson | quote }}
+- name: GITLAB_SYNC_DRAIN_WAIT_S
+  value: {{ $v.settings.drainWaitSeconds | toJson | quote }}
 - name: GITLAB_SYNC_LOG_FORMAT
   value: {{ $v.settings.logFormat }}
 - name: GITLAB_SYNC_LOG_LEVEL
   value: {{ $v.settings.logLevel }}
 {{- with $v.extraEnv }}
-{{ toYaml . }}
+{{ tpl (toYaml .) $ }}
 {{- end }}
 {{- end -}}
 
@@ -86,7 +88,7 @@
   readOnly: true
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
-{{ toYaml . }}
+{{ tpl (toYaml .) $ }}
 {{- end }}
 {{- end -}}
 
@@ -128,7 +130,7 @@
 {{- end }}
 {{- end }}
 {{- with .Values.extraVolumes }}
-{{ toYaml . }}
+{{ tpl (toYaml .) $ }}
 {{- end }}
 {{- end -}}
 
@@ -140,6 +142,9 @@ not know.
 {{- define "gitlab-sync.podFields" -}}
 {{- $v := .Values -}}
 enableServiceLinks: false
+{{- if kindIs "bool" $v.hostUsers }}
+hostUsers: {{ $v.hostUsers }}
+{{- end }}
 {{- include "gitlab-sync.pullSecrets" . }}
 securityContext:
   {{- include "gitlab-sync.podSecurityContext" . | nindent 2 }}
@@ -194,6 +199,7 @@ annotations:
 - name: {{ .name }}
   image: {{ include "gitlab-sync.image" .root | quote }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  terminationMessagePolicy: FallbackToLogsOnError
   args:
     {{- toYaml .args | nindent 4 }}
   env:
@@ -202,11 +208,11 @@ annotations:
       value: /etc/gitlab-sync/migration/DATABASE_URL
     {{- end }}
     {{- with .root.Values.extraEnv }}
-    {{- toYaml . | nindent 4 }}
+    {{- tpl (toYaml .) $.root | nindent 4 }}
     {{- end }}
   {{- with .root.Values.extraEnvFrom }}
   envFrom:
-    {{- toYaml . | nindent 4 }}
+    {{- tpl (toYaml .) $.root | nindent 4 }}
   {{- end }}
   securityContext:
     {{- include "gitlab-sync.securityContext" .root | nindent 4 }}
@@ -223,7 +229,7 @@ annotations:
       readOnly: true
     {{- end }}
     {{- with .root.Values.extraVolumeMounts }}
-    {{- toYaml . | nindent 4 }}
+    {{- tpl (toYaml .) $.root | nindent 4 }}
     {{- end }}
 {{- end -}}
 
@@ -254,6 +260,6 @@ template:
       {{- include "gitlab-sync.secretVolume" (dict "name" "migration" "items" (list .secret)) | nindent 6 }}
       {{- end }}
       {{- with $root.Values.extraVolumes }}
-      {{- toYaml . | nindent 6 }}
+      {{- tpl (toYaml .) $root | nindent 6 }}
       {{- end }}
 {{- end -}}

@@ -17,13 +17,13 @@
 {{- $problems = append $problems "webhook.tokensKey and webhook.signingKeysKey are both empty; name at least one" -}}
 {{- end -}}
 {{- if not (has "http" $v.roles) -}}
-{{- $problems = append $problems "roles lacks http; without it nothing can be submitted and no webhook arrives" -}}
+{{- $problems = append $problems "roles lacks http; add it, else nothing can be submitted and no webhook arrives" -}}
 {{- end -}}
 {{- if and (not (has "rounds" $v.roles)) (not $v.cronJobs.rounds.enabled) -}}
-{{- $problems = append $problems "roles lacks rounds and cronJobs.rounds is off; nothing would ever be landed" -}}
+{{- $problems = append $problems "roles lacks rounds and cronJobs.rounds is off; add the role or switch that on, else nothing would ever be landed" -}}
 {{- end -}}
 {{- if and (not (has "poller" $v.roles)) (not $v.cronJobs.reconcile.enabled) -}}
-{{- $problems = append $problems "roles lacks poller and cronJobs.reconcile is off; what webhooks miss would never be found" -}}
+{{- $problems = append $problems "roles lacks poller and cronJobs.reconcile is off; add the role or switch that on, else what webhooks miss would never be found" -}}
 {{- end -}}
 {{- if and (eq $v.topology "split") (not (without $v.roles "http")) -}}
 {{- $problems = append $problems "topology split needs a role beside http; choose combined" -}}
@@ -34,7 +34,7 @@
 {{- if $v.partitions -}}
 {{- range $v.cronJobs.rounds.partitions -}}
 {{- if not (hasKey $v.partitions .) -}}
-{{- $problems = append $problems (printf "cronJobs.rounds.partitions names %s, which is not among partitions" .) -}}
+{{- $problems = append $problems (printf "cronJobs.rounds.partitions names %s, which is not among partitions; add it there, or take it out" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -42,41 +42,47 @@
 {{- $own := index $v $component -}}
 {{- if $own.autoscaling.enabled -}}
 {{- if gt (int $own.autoscaling.minReplicas) (int $own.autoscaling.maxReplicas) -}}
-{{- $problems = append $problems (printf "%s.autoscaling.minReplicas is larger than %s.autoscaling.maxReplicas" $component $component) -}}
+{{- $problems = append $problems (printf "%s.autoscaling.minReplicas is larger than %s.autoscaling.maxReplicas; lower it, or raise the other" $component $component) -}}
 {{- end -}}
 {{- if and (eq (int $own.autoscaling.targetCPUUtilizationPercentage) 0) (eq (int $own.autoscaling.targetMemoryUtilizationPercentage) 0) -}}
 {{- $problems = append $problems (printf "%s.autoscaling has no target; set the one for CPU or for memory" $component) -}}
+{{- end -}}
+{{- if and $own.verticalAutoscaling.enabled (ne $own.verticalAutoscaling.updateMode "Off") -}}
+{{- $problems = append $problems (printf "%s.verticalAutoscaling and %s.autoscaling would both answer the same load; switch one of them off, or let updateMode be Off" $component $component) -}}
 {{- end -}}
 {{- end -}}
 {{- if and (ne (toString $own.podDisruptionBudget.minAvailable) "") (ne (toString $own.podDisruptionBudget.maxUnavailable) "") -}}
 {{- $problems = append $problems (printf "%s.podDisruptionBudget has minAvailable and maxUnavailable; leave one of the two out" $component) -}}
 {{- end -}}
 {{- end -}}
-{{- if lt (int $v.terminationGracePeriodSeconds) (add (int $v.preStopSeconds) 40) -}}
-{{- $problems = append $problems "terminationGracePeriodSeconds is shorter than preStopSeconds and the 40 s of a drain; raise it" -}}
+{{- if lt (int $v.terminationGracePeriodSeconds) (add (int $v.preStopSeconds) (int $v.settings.drainWaitSeconds) 40) -}}
+{{- $problems = append $problems "terminationGracePeriodSeconds is shorter than preStopSeconds, settings.drainWaitSeconds and the 40 s of a drain; raise it" -}}
 {{- end -}}
 {{- if and $v.metrics.serviceMonitor.enabled $v.metrics.podMonitor.enabled -}}
 {{- $problems = append $problems "metrics.serviceMonitor and metrics.podMonitor would scrape everything twice; choose one" -}}
 {{- end -}}
 {{- if and $v.webhookIngress.enabled (not $v.webhookIngress.host) -}}
-{{- $problems = append $problems "webhookIngress needs a host" -}}
+{{- $problems = append $problems "webhookIngress needs a host; set webhookIngress.host to the name that GitLab calls" -}}
 {{- end -}}
 {{- if and $v.ingress.enabled (not $v.ingress.hosts) -}}
-{{- $problems = append $problems "ingress needs hosts" -}}
+{{- $problems = append $problems "ingress needs hosts; name at least one in ingress.hosts" -}}
 {{- end -}}
 {{- range $route := list "httpRoute" "webhookHttpRoute" -}}
 {{- if and (index $v $route "enabled") (not (index $v $route "parentRefs")) -}}
-{{- $problems = append $problems (printf "%s needs parentRefs: the Gateway that it belongs to" $route) -}}
+{{- $problems = append $problems (printf "%s needs parentRefs; name the Gateway that it belongs to" $route) -}}
 {{- end -}}
 {{- end -}}
 {{- if and (gt (int $v.service.nodePort) 0) (eq $v.service.type "ClusterIP") -}}
-{{- $problems = append $problems "service.nodePort goes with the types NodePort and LoadBalancer only" -}}
+{{- $problems = append $problems "service.nodePort goes with the types NodePort and LoadBalancer only; leave it out, or set service.type" -}}
 {{- end -}}
 {{- if and $v.service.externalTrafficPolicy (eq $v.service.type "ClusterIP") -}}
-{{- $problems = append $problems "service.externalTrafficPolicy goes with the types NodePort and LoadBalancer only" -}}
+{{- $problems = append $problems "service.externalTrafficPolicy goes with the types NodePort and LoadBalancer only; leave it out, or set service.type" -}}
 {{- end -}}
 {{- if and (or $v.service.loadBalancerClass $v.service.loadBalancerSourceRanges) (ne $v.service.type "LoadBalancer") -}}
-{{- $problems = append $problems "service.loadBalancerClass and service.loadBalancerSourceRanges go with the type LoadBalancer only" -}}
+{{- $problems = append $problems "service.loadBalancerClass and service.loadBalancerSourceRanges go with the type LoadBalancer only; leave them out, or set service.type" -}}
+{{- end -}}
+{{- if and (gt (len $v.service.ipFamilies) 1) (not (has $v.service.ipFamilyPolicy (list "PreferDualStack" "RequireDualStack"))) -}}
+{{- $problems = append $problems "service.ipFamilies names two families; set service.ipFamilyPolicy to PreferDualStack or RequireDualStack" -}}
 {{- end -}}
 {{- if $problems -}}
 {{- fail (printf "\n\nThese values cannot work:\n  - %s\n" (join "\n  - " $problems)) -}}

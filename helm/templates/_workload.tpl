@@ -39,7 +39,7 @@ checksum/secret: {{ include "gitlab-sync.createdSecretData" . | sha256sum }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  {{- include "gitlab-sync.metadata" (dict "root" $root "name" $name "component" $component) | nindent 2 }}
+  {{- include "gitlab-sync.metadata" (dict "root" $root "name" $name "component" $component "annotations" $v.deploymentAnnotations) | nindent 2 }}
 spec:
   {{- if not $own.autoscaling.enabled }}
   replicas: {{ int $own.replicaCount }}
@@ -87,13 +87,14 @@ spec:
         {{- . | nindent 8 }}
         {{- end }}
         {{- with $v.initContainers }}
-        {{- toYaml . | nindent 8 }}
+        {{- tpl (toYaml .) $root | nindent 8 }}
         {{- end }}
       {{- end }}
       containers:
         - name: gitlab-sync
           image: {{ include "gitlab-sync.image" $root | quote }}
           imagePullPolicy: {{ $v.image.pullPolicy }}
+          terminationMessagePolicy: FallbackToLogsOnError
           args:
             - serve
             - --roles
@@ -112,7 +113,7 @@ spec:
             {{- include "gitlab-sync.env" $root | nindent 12 }}
           {{- with $v.extraEnvFrom }}
           envFrom:
-            {{- toYaml . | nindent 12 }}
+            {{- tpl (toYaml .) $root | nindent 12 }}
           {{- end }}
           {{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" }}
           {{- with index $v $probe }}
@@ -134,7 +135,7 @@ spec:
           volumeMounts:
             {{- include "gitlab-sync.volumeMounts" $root | nindent 12 }}
         {{- with $v.sidecars }}
-        {{- toYaml . | nindent 8 }}
+        {{- tpl (toYaml .) $root | nindent 8 }}
         {{- end }}
       volumes:
         {{- include "gitlab-sync.volumes" $root | nindent 8 }}
@@ -169,6 +170,32 @@ spec:
   behavior:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- end }}
+{{- $vertical := $own.verticalAutoscaling }}
+{{- if $vertical.enabled }}
+---
+apiVersion: autoscaling.k8s.io/v1
+kind: VerticalPodAutoscaler
+metadata:
+  {{- include "gitlab-sync.metadata" (dict "root" $root "name" $name "component" $component) | nindent 2 }}
+spec:
+  targetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "gitlab-sync.objectName" (list $root $name) | quote }}
+  updatePolicy:
+    updateMode: {{ $vertical.updateMode | quote }}
+  resourcePolicy:
+    containerPolicies:
+      - containerName: gitlab-sync
+        {{- with $vertical.minAllowed }}
+        minAllowed:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        {{- with $vertical.maxAllowed }}
+        maxAllowed:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
 {{- end }}
 {{- $replicas := int $own.replicaCount }}
 {{- if $own.autoscaling.enabled }}{{- $replicas = int $own.autoscaling.minReplicas }}{{- end }}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import tarfile
 import tomllib
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -38,6 +40,15 @@ def test_what_artifact_hub_shows_is_well_formed(chart: dict[str, Any]) -> None:
         assert set(change) == {"kind", "description"}
     (image,) = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
     assert image["image"].endswith(f":{chart['appVersion']}")
+
+
+def test_the_chart_names_no_address_that_is_nobodys(chart: dict[str, Any]) -> None:
+    """A project without a home says so by saying nothing; the icon is carried along, and is a picture."""
+    assert not {"home", "sources"} & set(chart)
+    kind, _, picture = chart["icon"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert ET.fromstring(base64.b64decode(picture)).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "example." not in str(chart)
 
 
 @pytest.mark.parametrize("major", MAJORS)

@@ -39,6 +39,12 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "worker.autoscaling has no target": {
         "worker": {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}
     },
+    "http.verticalAutoscaling and http.autoscaling would": {
+        "http": {
+            "autoscaling": {"enabled": True},
+            "verticalAutoscaling": {"enabled": True, "updateMode": "Initial"},
+        }
+    },
     "http.podDisruptionBudget has": {
         "http": {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}}
     },
@@ -52,6 +58,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "webhookHttpRoute needs parentRefs": {"webhookHttpRoute": {"enabled": True}},
     "service.nodePort goes with": {"service": {"nodePort": 30080}},
     "service.externalTrafficPolicy goes with": {"service": {"externalTrafficPolicy": "Local"}},
+    "service.ipFamilies names two": {"service": {"ipFamilies": ["IPv4", "IPv6"]}},
     "service.loadBalancerClass and": {"service": {"type": "NodePort", "loadBalancerClass": "c"}},
 }
 
@@ -78,6 +85,14 @@ def test_every_rule_is_tried_here() -> None:
     forms = [re.compile(re.escape(rule).replace("%s", r"[\w.]+")) for rule in rules]
     untried = [form.pattern for form in forms if not any(_begins(form, case) for case in IMPOSSIBLE)]
     assert untried == []
+
+
+def test_every_refusal_says_what_to_change() -> None:
+    """What is wrong, a semicolon, and what to do about it."""
+    text = (CHART / "templates/_refuse.tpl").read_text(encoding="utf-8")
+    rules = re.findall(r"append \$problems (?:\(printf )?\"([^\"]+)\"", text)
+    remedies = ("leave", "name", "add", "choose", "set", "raise", "lower", "switch")
+    assert [rule for rule in rules if not rule.partition("; ")[2].startswith(remedies)] == []
 
 
 @pytest.mark.parametrize("major", MAJORS)

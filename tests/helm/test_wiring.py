@@ -138,9 +138,34 @@ NOTES: dict[str, tuple[dict[str, Any], str]] = {
         {"publicUrl": "https://p.example.org/"},
         "https://p.example.org/hooks/gitlab",
     ),
+    "the address of a wide route that leads there": (
+        {
+            "ingress": {
+                "enabled": True,
+                "hosts": [{"host": "w.example.org", "paths": [{"path": "/"}]}],
+                "tls": [{"hosts": ["w.example.org"]}],
+            }
+        },
+        "https://w.example.org/hooks/gitlab",
+    ),
+    "no address that begins with a star": (
+        {
+            "webhookHttpRoute": {
+                "enabled": True,
+                "parentRefs": [{"name": "g"}],
+                "hostnames": ["*.example.org"],
+            }
+        },
+        "no route of this release is known",
+    ),
     "the address within the cluster": ({}, "http://rel-gitlab-sync.default.svc:80/hooks/gitlab"),
     "what is missing": ({}, "The pods will not start"),
     "that the database is missing": ({}, "database.existingSecret:"),
+    "that the image cannot be pulled": ({}, "names no registry"),
+    "that a secret would travel in the clear": (
+        {"webhookIngress": {"enabled": True, "host": "h.example.org"}},
+        "webhookIngress has no TLS",
+    ),
     "that secrets stand in the values": ({"gitlab": {"token": "t"}}, "Secrets stand in the values"),
 }
 

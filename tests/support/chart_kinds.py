@@ -1,7 +1,8 @@
 """The custom kinds that the chart makes, as far as it uses them: every other field is a mistake.
 
 Written after the definitions of Prometheus Operator 0.8x (monitoring.coreos.com/v1) and Gateway API 1.x
-(gateway.networking.k8s.io/v1), which a cluster would check by; they know more than stands here.
+(gateway.networking.k8s.io/v1) and the Vertical Pod Autoscaler (autoscaling.k8s.io/v1), which a cluster would
+check by; they know more than stands here.
 """
 
 from __future__ import annotations
@@ -93,15 +94,41 @@ _PATH: Final = _map(
     type={"enum": ["Exact", "PathPrefix", "RegularExpression"]}, value={"type": "string", "maxLength": 1024}
 )
 _METHOD: Final[Schema] = {"enum": ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]}
+_FILTER: Final[Schema] = {
+    "enum": [
+        "RequestHeaderModifier",
+        "ResponseHeaderModifier",
+        "RequestMirror",
+        "RequestRedirect",
+        "URLRewrite",
+        "ExtensionRef",
+        "CORS",
+    ]
+}
+_ROUTE_DURATION: Final[Schema] = {"type": "string", "pattern": "^([0-9]{1,5}(h|m|s|ms)){1,4}$"}
 _HTTP_ROUTE: Final = _map(
     parentRefs=_list(_PARENT, 32),
     hostnames=_list(_TEXT, 16),
     rules=_list(
         _map(
             matches=_list(_map(path=_PATH, method=_METHOD), 64),
+            filters=_list({"type": "object", "required": ["type"], "properties": {"type": _FILTER}}, 16),
+            timeouts=_map(request=_ROUTE_DURATION, backendRequest=_ROUTE_DURATION),
             backendRefs=_list(_map("name", name=_TEXT, port=_PORT), 16),
         ),
         16,
+    ),
+)
+_AMOUNTS: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": {"type": ["integer", "string"], "pattern": "^[0-9]+(\\.[0-9]+)?[A-Za-z]*$"},
+}
+_VERTICAL: Final = _map(
+    "targetRef",
+    targetRef=_map("apiVersion", "kind", "name", apiVersion=_TEXT, kind=_TEXT, name=_TEXT),
+    updatePolicy=_map(updateMode={"enum": ["Off", "Initial", "Recreate", "Auto", "InPlaceOrRecreate"]}),
+    resourcePolicy=_map(
+        containerPolicies=_list(_map(containerName=_TEXT, minAllowed=_AMOUNTS, maxAllowed=_AMOUNTS))
     ),
 )
 _KINDS: Final = {
@@ -111,5 +138,6 @@ _KINDS: Final = {
         ("monitoring.coreos.com/v1", "PodMonitor", _POD_MONITOR),
         ("monitoring.coreos.com/v1", "PrometheusRule", _RULES),
         ("gateway.networking.k8s.io/v1", "HTTPRoute", _HTTP_ROUTE),
+        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", _VERTICAL),
     )
 }
