@@ -1,22 +1,24 @@
 """Builds a Context from settings, and ends what it built: database, GitLab client, metrics, partitions.
 
 Used by the command line, `serve` among it. Never reads the environment and never decides anything. A command
-that needs no GitLab gets a stand-in that refuses every call, so it runs where no token is set.
+that needs no GitLab gets a stand-in that refuses every call, so it runs where no token is set; everybody else
+gets one that makes the client when it is called (`late_gitlab`), since most commands and a start need none.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
-from gitlab_sync.admin_port import GitLabAdmin
 from gitlab_sync.context import Context
 from gitlab_sync.db import Database
 from gitlab_sync.errors import ConfigError
 from gitlab_sync.gateway import GitLabGateway
+from gitlab_sync.late_gitlab import LateGitLab
 from gitlab_sync.model import Partition
 from gitlab_sync.partitions import load_partitions
 from gitlab_sync.points import FaultPoints
@@ -24,7 +26,11 @@ from gitlab_sync.secret import Secret
 from gitlab_sync.settings import Need, Settings
 from gitlab_sync.telemetry import Metrics
 
+if TYPE_CHECKING:
+    from gitlab_sync.admin_port import GitLabAdmin
+
 POOL_SIZE: Final = 10
+PREPARE_AFTER_S: Final = 2.0  # a start has other things to do before it speaks to GitLab
 
 
 @asynccontextmanager
@@ -42,9 +48,11 @@ async def open_context(
         closing.push_async_callback(db.close)
         gitlab = _gitlab(settings, metrics, need)
         closing.push_async_callback(gitlab.aclose)
+        if isinstance(gitlab, LateGitLab) and need is Need.SERVE:
+            closing.callback(asyncio.create_task(gitlab.prepare(PREPARE_AFTER_S)).cancel)
         yield Context(
             db=db,
-            gitlab=gitlab,
+            gitlab=cast("GitLabGateway", gitlab),
             metrics=metrics,
             settings=settings,
             partitions=partitions,
@@ -72,10 +80,14 @@ def partitions_of(settings: Settings) -> Mapping[str, Partition]:
     return {} if settings.partitions_path is None else load_partitions(settings.partitions_path)
 
 
-def _gitlab(settings: Settings, metrics: Metrics, need: Need) -> GitLabGateway:
+def _gitlab(settings: Settings, metrics: Metrics, need: Need) -> LateGitLab | _NotNeeded:
     if need in (Need.DATABASE_ONLY, Need.SUBMIT):
-        return cast("GitLabGateway", _NotNeeded())
-    from gitlab_sync.gitlab_client import GitLabClient  # noqa: PLC0415  half a second, for those who need it
+        return _NotNeeded()
+    return LateGitLab(lambda: _client(settings, metrics))
+
+
+def _client(settings: Settings, metrics: Metrics) -> GitLabGateway:
+    from gitlab_sync.gitlab_client import GitLabClient  # noqa: PLC0415  see `late_gitlab`
 
     return GitLabClient(
         settings.gitlab_url,

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
+from functools import cache
 from importlib import metadata
 from typing import Final
 
@@ -25,7 +26,6 @@ from hooks.auth import TokenBook
 from hooks.endpoints import EdgeState, Endpoint, Parts, routes_of
 from hooks.engine_port import EnginePort
 from hooks.limits import LastCatch, RequestIds
-from hooks.openapi import openapi_document
 from hooks.problems import exception_handlers
 from hooks.signature import WebhookSecrets
 from hooks.table import ALL, PROBES, PUBLIC
@@ -92,12 +92,19 @@ def _application(
 
 def _state(engine: EnginePort) -> EdgeState:
     settings = engine.ctx.settings
-    document = openapi_document(ALL, metadata.version(DISTRIBUTION))
     return {
         "parts": Parts(
             engine=engine,
             tokens=TokenBook(settings.api_tokens),
             secrets=WebhookSecrets(settings.webhook_tokens, settings.webhook_signing_keys, now=time.time),
-            document=json.dumps(document, indent=1).encode(),
+            document=_document,
         )
     }
+
+
+@cache
+def _document() -> bytes:
+    """One for all applications of a process. No replica needs it to be ready."""
+    from hooks.openapi import openapi_document  # noqa: PLC0415
+
+    return json.dumps(openapi_document(ALL, metadata.version(DISTRIBUTION)), indent=1).encode()

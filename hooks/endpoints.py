@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gitlab_sync.setting_values import Scope
+from gitlab_sync.units import current
 from hooks.auth import Caller, TokenBook, require
 from hooks.engine_port import EnginePort
 from hooks.problems import Kind
@@ -31,7 +32,8 @@ class Parts:
     engine: EnginePort
     tokens: TokenBook
     secrets: WebhookSecrets
-    document: bytes
+    document: Callable[[], bytes]
+    """Makes the OpenAPI document; it takes a while the first time."""
     unproven_bodies: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_UNPROVEN_BODIES)
     )
@@ -99,12 +101,14 @@ def routes_of(endpoints: Sequence[Endpoint]) -> list[Route]:
 def _dispatcher(methods: Mapping[str, Endpoint]) -> OpenHandler:
     async def dispatch(request: EdgeRequest) -> Response:
         endpoint = methods["GET" if request.method == "HEAD" else request.method]
+        current().add(route=endpoint.path)
         handler: Any = endpoint.handler
         if endpoint.scope is None:
             answer: Response = await handler(request)
             return answer
         parts = request.state["parts"]
         caller = require(request, parts.tokens, endpoint.scope)
+        current().add(actor=caller.name)
         guarded: Response = await handler(Call(request, parts.engine, caller))
         return guarded
 
