@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, NewType
 from uuid import UUID
 
-from gitlab_sync.states import Action, BatchStatus, BindingStatus, OperationStatus, Via
+from gitlab_sync.states import Action, BatchStatus, BindingStatus, OperationStatus
 
 BatchId = NewType("BatchId", int)
 RequestRowId = NewType("RequestRowId", int)
@@ -145,13 +145,16 @@ class OperationRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One move of an operation, as its history tells it. `before` None: it was admitted."""
+    """One move of an operation, as its history tells it. `before` None: it was admitted.
+
+    `via` is a word of `states.Via`, or the word of another release that moves operations in more ways.
+    """
 
     operation_id: OperationId
     version: int
     before: OperationStatus | None
     after: OperationStatus
-    via: Via
+    via: str
     actor: str
     cause: str
     batch_id: BatchId | None

@@ -19,7 +19,7 @@ from gitlab_sync.model import (
     OperationRow,
     ProjectId,
 )
-from gitlab_sync.states import Action, BatchStatus, BindingStatus, OperationStatus, Via
+from gitlab_sync.states import Action, BatchStatus, BindingStatus, OperationStatus
 
 
 def ids_json(ids: Iterable[int]) -> str:
@@ -135,7 +135,7 @@ def audit_row(row: Row) -> AuditRow:
         version=row["version"],
         before=None if before is None else OperationStatus(before),
         after=OperationStatus(row["to_status"]),
-        via=Via(_text(row["via"])),
+        via=_text(row["via"]),
         actor=_text(row["actor"]),
         cause=row["cause"],
         batch_id=None if row["batch_id"] is None else BatchId(row["batch_id"]),

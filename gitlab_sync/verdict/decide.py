@@ -117,8 +117,7 @@ def _finished(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Se
     if shown.state == "merged":
         return _merged(batch, shown, policy)
     if shown.state == "closed" and batch.ending_code is not None:
-        fate = MemberFate(batch.ending_members or MemberFate.BY_POLICY)
-        return Settle(BatchStatus.FAILED, SettleReason(batch.ending_code), members=fate)
+        return _closed_by_us(batch.ending_code, batch.ending_members)
     if shown.state == "closed":
         late = shown.closed_at is not None and shown.closed_at >= batch.deadline_at
         if late:
@@ -135,6 +134,14 @@ def _merged(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Sett
     if shown.sha != batch.head_sha:
         return Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, landed, MemberFate.INNOCENT)
     return Settle(BatchStatus.SUCCEEDED, SettleReason.MERGED, landed)
+
+def _closed_by_us(code: str, fate: str | None) -> Settle:
+    """End it as was recorded before the close. Words of another release blame nobody."""
+    reason = SettleReason(code) if code in set(SettleReason) else SettleReason.GIVEN_UP
+    members = fate or MemberFate.BY_POLICY
+    known = MemberFate(members) if members in set(MemberFate) else MemberFate.INNOCENT
+    return Settle(BatchStatus.FAILED, reason, members=known)
+
 
 
 def _open(

@@ -67,7 +67,9 @@ class SettleReason(StrEnum):
     LANDED_OTHERWISE: the merge request did not merge, or as another commit than any that GitLab names, and
     our commit, or all that it changes, is on the target branch all the same. LANDED_MISMATCH: GitLab says
     merged, and the target does not hold what we composed. The members go round again, and the partition is
-    paused until somebody has looked.
+    paused until somebody has looked. TARGET_GONE: GitLab says merged, and the branch it went into was gone
+    until the deadline: nobody can say that the members landed. GIVEN_UP: a replica of another release closed
+    the merge request, for a reason that this one has no word for.
     """
 
     MERGED = "merged"
@@ -84,6 +86,7 @@ class SettleReason(StrEnum):
     PIPELINE_FAILED = "pipeline_failed"
     PIPELINE_SKIPPED = "pipeline_skipped"
     PIPELINE_CANCELED = "pipeline_canceled"
+    GIVEN_UP = "given_up"
     PIPELINE_MANUAL = "pipeline_manual"
     PIPELINE_MISSING = "pipeline_missing"
 

@@ -75,7 +75,7 @@ async def test_a_request_is_shown_with_batch_and_whole_history(database_url: str
         await end(ctx, second, LANDED, Via.WEBHOOK)
         view = await request_view(ctx, operation_id)
         assert view is not None
-        told = [(row.after.name, row.via.value, row.actor, row.batch_id) for row in view.history]
+        told = [(row.after.name, row.via, row.actor, row.batch_id) for row in view.history]
         assert told == [
             ("QUEUED", "api", "portal", None),
             ("MERGING", "round", f"batch:{first.id}", first.id),

@@ -79,6 +79,17 @@ def test_members_of_a_later_release_are_left_out() -> None:
     assert read.pipeline == PipelinePolicy(required=False)
 
 
+def test_words_of_a_later_release_are_read_as_those_that_do_least() -> None:
+    """A look at its batch must neither break nor merge by a rule that this release does not know."""
+    later = "of-a-later-release"
+    policy = record(PLAIN) | {"merge": later, "on_failure": later, "approval": later, "squash": later}
+    read = recorded(policy | {"pipeline": {"skipped": later, "canceled": later, "missing": later}})
+    assert (read.merge, read.on_failure, read.squash) == (MergeMode.MANUAL, OnFailure.REQUEUE, Squash.NEVER)
+    assert read.approval is Approval.REQUIRED
+    block = PipelineAnswer.BLOCK
+    assert read.pipeline == PipelinePolicy(skipped=block, canceled=block, missing=block)
+
+
 @pytest.mark.parametrize(
     "name", [one.name for one in fields(Partition) if one.name not in ("key", "project", "target_branch")]
 )

@@ -123,6 +123,18 @@ ROWS: dict[str, Row] = {
     ),
     "closed_at_an_unknown_time": (LATE, replace(CLOSED, closed_at=None), AUTO, BY_PERSON),
     "mr_deleted": (RUNNING, None, AUTO, GiveUp(SettleReason.MR_DELETED)),
+    "closed_by_us_for_the_reason_that_was_recorded": (
+        replace(RUNNING, ending_code="target_moved", ending_members="fail"),
+        CLOSED,
+        AUTO,
+        Settle(BatchStatus.FAILED, SettleReason.TARGET_MOVED, members=MemberFate.FAIL),
+    ),
+    "closed_by_a_replica_of_another_release_for_a_reason_unknown_here": (
+        replace(RUNNING, ending_code="of_a_later_release", ending_members="spare_half"),
+        CLOSED,
+        AUTO,
+        Settle(BatchStatus.FAILED, SettleReason.GIVEN_UP, members=MemberFate.INNOCENT),
+    ),
     "mr_deleted_while_blocked": (blocked("conflict"), None, AUTO, GiveUp(SettleReason.MR_DELETED)),
     # the deadline
     "red_past_the_deadline": (LATE, piped("failed"), AUTO, TIMED_OUT),
