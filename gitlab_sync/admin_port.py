@@ -212,6 +212,10 @@ class GitLabAdmin(Protocol):
         """Tell whether the project ever ran a pipeline. None: not shown."""
         ...
 
+    async def branches(self, project: int | str, part: str) -> Sequence[str]:
+        """Return the names of branches that hold `part`, the first hundred by name."""
+        ...
+
     async def protections(self, project: int | str) -> Sequence[Protection] | None:
         """Return the protected branches. None: not shown to this token."""
         ...

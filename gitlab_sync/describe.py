@@ -25,11 +25,11 @@ _TITLE_SHARE: Final = 80
 _NAME_SHARE: Final = 40
 _ROOM_FOR_TAIL_BYTES: Final = 600
 
-_PREFIX: Final = "gitlab-sync"
+BRANCH_PREFIX: Final = "gitlab-sync"
 _MARKER: Final = "GitLab-Sync-Batch"
 _PARTITION_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.))*")
 _BRANCH: Final = re.compile(
-    rf"{_PREFIX}/(?P<partition>[^/]+)/(?P<batch>[1-9][0-9]{{0,18}})-(?P<marker>[0-9a-f]{{8}})"
+    rf"{BRANCH_PREFIX}/(?P<partition>[^/]+)/(?P<batch>[1-9][0-9]{{0,18}})-(?P<marker>[0-9a-f]{{8}})"
     r"(?:-a(?P<attempt>[1-9][0-9]{0,8}))?"
 )
 
@@ -80,7 +80,7 @@ def branch_name(partition_key: str, batch_id: int, marker: UUID, attempt: int) -
     if problem := partition_key_problem(partition_key):
         raise ValueError(problem)
     suffix = f"-a{attempt}" if attempt > 1 else ""
-    return f"{_PREFIX}/{partition_key}/{batch_id}-{marker.hex[:8]}{suffix}"
+    return f"{BRANCH_PREFIX}/{partition_key}/{batch_id}-{marker.hex[:8]}{suffix}"
 
 
 def branch_of(batch: BatchRow) -> str:
@@ -152,7 +152,7 @@ def inert(text: str, limit: int) -> str:
 
 
 def _heading(batch: BatchRow, members: Sequence[MemberRow]) -> str:
-    return f"{_PREFIX}: {_count(members)} for {_shown_key(batch)} (batch {batch.id})"
+    return f"{BRANCH_PREFIX}: {_count(members)} for {_shown_key(batch)} (batch {batch.id})"
 
 
 def _shown_key(batch: BatchRow) -> str:

@@ -78,6 +78,11 @@ class GitLabAdminClient:
         found = await self._find(GitLabCall.BRANCH, f"{_of(project)}/repository/branches/{_segment(branch)}")
         return None if found is None else shapes.branch(found)
 
+    async def branches(self, project: int | str, part: str) -> Sequence[str]:
+        where = f"{_of(project)}/repository/branches"
+        found = await self._list(GitLabCall.BRANCH, where, search=part, page=1, per_page=100)
+        return [str(row["name"]) for row in found]
+
     async def has_file(self, project: int | str, path: str, ref: str) -> bool:
         where = f"{_of(project)}/repository/files/{_segment(path)}"
         return await self._find(GitLabCall.READ_FILE, where, ref=ref) is not None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gitlab_sync.context import Context
     from gitlab_sync.doctor import Finding
     from gitlab_sync.invariants import Progress
+    from gitlab_sync.model import BatchId, BatchRow
 
 TELL_EVERY_S: Final = 5.0
 _INVARIANT_REMEDY: Final = (
@@ -50,6 +51,10 @@ def doctor(
             "--gitlab", help="Look at GitLab: tokens, rights, settings that stall rounds, webhooks, clock."
         ),
     ] = False,
+    strays: Annotated[
+        bool,
+        typer.Option("--strays", help="Look at GitLab for branches of ours that no batch here knows of."),
+    ] = False,
     recent: Annotated[
         bool, typer.Option("--recent", help="Rows that are active or moved in the last 24 h (the default).")
     ] = False,
@@ -61,10 +66,12 @@ def doctor(
     """Check server, schema and rows, or GitLab. Exit 1 if something is found."""
     if recent and full:
         raise Failure(ExitCode.USAGE, ["--recent and --full exclude each other"])
-    is_whole = not (invariants or database or gitlab)
+    is_whole = not (invariants or database or gitlab or strays)
     looks: dict[str, Callable[[Context], Awaitable[list[Finding]]]] = {}
     if gitlab:
         looks["GitLab lets rounds through"] = _gitlab
+    if strays:
+        looks["GitLab holds nothing of ours that is forgotten here"] = _strays
     if database:
         looks["nobody is blocked, the server's settings carry the guarantees"] = _database
     if invariants or is_whole:
@@ -76,7 +83,7 @@ def doctor(
             found += await look(ctx)
         return found
 
-    findings = on_engine(work, Need.ENGINE if gitlab else Need.DATABASE_ONLY)
+    findings = on_engine(work, Need.ENGINE if gitlab or strays else Need.DATABASE_ONLY)
     _tell(findings, as_json=as_json, what=[*(["server and schema fit"] if is_whole else []), *looks])
 
 
@@ -120,6 +127,18 @@ async def _gitlab(ctx: Context) -> list[Finding]:
         if settings.gitlab_read_token is not None:
             read = await closing.enter_async_context(open_admin(settings, settings.gitlab_read_token))
         return await examine_gitlab(Tokens(write, read), ctx.partitions, needs_of(settings, None))
+
+
+async def _strays(ctx: Context) -> list[Finding]:
+    from gitlab_sync.assembly import open_admin
+    from gitlab_sync.doctor.strays import examine_strays
+    from gitlab_sync.store import batches
+
+    async def lookup(batch_id: BatchId) -> BatchRow | None:
+        return await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
+
+    async with open_admin(ctx.settings) as admin:
+        return await examine_strays(admin, lookup, ctx.partitions)
 
 
 async def _invariants(ctx: Context, *, is_full: bool) -> list[Finding]:

@@ -65,6 +65,13 @@ async def test_installing_twice_makes_one_webhook(
     assert hook.token_present
 
 
+async def test_branches_are_listed_by_a_part_of_their_name(admin: GitLabAdminClient, house: House) -> None:
+    """What `doctor --strays` reads: the names that hold the part, no others."""
+    house.commit("gitlab-sync/p/1-00000000", **{"a.txt": "a\n"})
+    house.commit("feature", **{"b.txt": "b\n"})
+    assert list(await admin.branches(PATH, "gitlab-sync/")) == ["gitlab-sync/p/1-00000000"]
+
+
 async def test_a_crooked_webhook_is_mended_and_told_what_changed(
     admin: GitLabAdminClient, needs: HookNeeds, house: House
 ) -> None:
@@ -231,3 +238,18 @@ async def test_a_default_that_gitlab_switches_on_by_itself_is_switched_off() -> 
     assert (done.did, done.status.findings, done.status.seen[0].deliveries) == (Did.CREATED, (), None)
     assert isinstance(done.hook, HookInfo)
     assert done.hook.id == HookId(5)
+
+
+async def test_a_login_for_the_proxy_in_the_address_survives_an_installation(
+    admin: GitLabAdminClient, needs: HookNeeds, house: House
+) -> None:
+    """A person wrote it into the webhook at GitLab: kept each time, told as kept, not printed."""
+    assert needs.url is not None
+    with_login = needs.url.replace("://", "://proxy:p%40ss@")
+    house.project.hooks.create({"url": with_login, "push_events": True})
+    for did in (Did.MENDED, Did.CONFIRMED):
+        done = await installed(admin, needs)
+        assert done.did is did
+        assert "p%40ss" not in repr(done)
+        assert "user and password of the address (as they were)" in done.secrets
+        assert [hook.url for hook in hooks_of(house)] == [with_login]
