@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import itertools
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ from tests.support.mysql_proxy import Proxy
 from tests.support.replica import Replica, served
 from tests.support.road import BOT_TOKEN, until
 from tests.support.scorecard import Score, Scorecard
-from tests.support.sink import SECRET, SinkServer, listening
+from tests.support.sink import SECRET, listening, told_twice
 
 REPLICAS: Final = 2
 PAUSE_S: Final = 0.2  # of each of the sixteen between two requests
@@ -199,22 +199,6 @@ def _count(scene: Scene, told: set[uuid.UUID]) -> None:
     score.doubled += told_twice(stage.sink)
     files = [path for path in stage.running.control.files(stage.project) if path.startswith("access/")]
     assert len(files) == len(landed)
-
-
-def told_twice(sink: SinkServer) -> int:
-    """How often an event came under a second name, or a name with a second content.
-
-    A repeat under the same name is what at-least-once means: the receiver knows it by that.
-    """
-    names: defaultdict[str, set[str]] = defaultdict(set)
-    contents: defaultdict[str, set[bytes]] = defaultdict(set)
-    for one in sink.received:
-        event = one.payload
-        names[f"{event['type']} {event['data']}"].add(one.id)
-        contents[one.id].add(one.body)
-    return sum(len(found) - 1 for found in names.values()) + sum(
-        len(found) - 1 for found in contents.values()
-    )
 
 
 def _require_level(scene: Scene) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 
-_FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE: Final = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _SPAN: Final = re.compile(r"`([^`\n]+)`")
 _LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
@@ -61,9 +61,9 @@ class Document:
         return table
 
 
-def read_document(name: str) -> Document:
-    """The document of this name at the root of the repository."""
-    text = (ROOT / name).read_text(encoding="utf-8")
+def read_document(name: str, text: str | None = None) -> Document:
+    """The document of this name below the root of the repository, or only this piece of it."""
+    text = (ROOT / name).read_text(encoding="utf-8") if text is None else text
     return Document(name, tuple(_FENCE.findall(text)), _FENCE.sub("", text))
 
 

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -90,6 +91,20 @@ class SinkServer:
         with self._changed:
             came = self._changed.wait_for(lambda: len(self._received) >= count, LIMIT_S)
         assert came, f"{len(self._received)} attempts of {count}"
+
+
+def told_twice(sink: SinkServer) -> int:
+    """How often an event came under a second name, or a name with a second content.
+
+    A repeat under the same name is what at-least-once means: the receiver knows it by that.
+    """
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    contents: defaultdict[str, set[bytes]] = defaultdict(set)
+    for one in sink.received:
+        event = one.payload
+        names[f"{event['type']} {event['data']}"].add(one.id)
+        contents[one.id].add(one.body)
+    return sum(len(found) - 1 for found in (*names.values(), *contents.values()))
 
 
 @contextlib.contextmanager
