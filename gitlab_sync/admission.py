@@ -18,6 +18,7 @@ D  COMMIT's answer is lost: the attempt's token on the first operation tells; if
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,15 +40,11 @@ from gitlab_sync.errors import (
     TwinInFlight,
 )
 from gitlab_sync.model import Approval, BindingRow, NewRequest, OperationId, OperationRow
-from gitlab_sync.states import (
-    OperationStatus,
-    Via,
-    binding_in_progress,
-    binding_start_allowed,
-)
+from gitlab_sync.states import OperationStatus, Via, binding_in_progress, binding_start_allowed
 from gitlab_sync.store import bindings, edge, operations, outbox, requests
 from gitlab_sync.store.bindings import BindingStart
 from gitlab_sync.store.keys import OPERATION, RELATION, REQUEST_ID
+from gitlab_sync.telemetry import RequestResult
 from gitlab_sync.validation import check_requests, check_times
 
 KEEP_KEYS_S: Final = 24 * 3600
@@ -240,8 +237,9 @@ async def _write_bindings(session: Session, plan: _Plan) -> None:
 
 
 def _count(ctx: Context, plan: _Plan) -> None:
-    for request, status in plan.admitted:
-        ctx.metrics.requests_moved(request.partition, status.name.lower())
+    admitted = Counter((request.partition, status) for request, status in plan.admitted)
+    for (partition, status), count in admitted.items():
+        ctx.metrics.requests_moved(partition, RequestResult(status.name.lower()), count)
 
 
 async def _by_key(ctx: Context, order: _Submit) -> Submitted | None:

@@ -16,6 +16,7 @@ B  sessions are closed after the pool has ended, so never under a running call.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -57,8 +58,14 @@ class GitLabThreads(Generic[C]):
             yield
 
     async def run(self, call: GitLabCall, work: Callable[[C], T]) -> T | Failure:
-        """Run `work` once with a client of its thread; what it raised as expected comes back as a Failure."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, call, work)
+        """Run `work` once with a client of its thread; what it raised as expected comes back as a Failure.
+
+        The thread sees what this task is bound to: which batch or request the call is about.
+        """
+        bound = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, bound.run, self._guarded, call, work
+        )
 
     async def close(self) -> None:
         """Let the running calls end, then close every connection."""

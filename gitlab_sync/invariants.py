@@ -29,6 +29,7 @@ from gitlab_sync.store import invariants as store
 from gitlab_sync.store.invariants import INVARIANTS, OF_ACTIVE, OF_ROWS, OF_SERVICE, Ends, Table, Violation
 
 __all__ = [
+    "ALL",
     "INVARIANTS",
     "OF_LIVENESS",
     "Examined",
@@ -42,6 +43,8 @@ __all__ = [
 
 RECENT_S: Final = 24 * 3600
 LIMIT: Final = 100
+#: Every look there is, those at the service itself among them.
+ALL: Final = (*INVARIANTS, *OF_SERVICE)
 #: What is about somebody being at work, rather than about rows that contradict each other.
 OF_LIVENESS: Final = frozenset({"invariant_nothing_stuck", *OF_SERVICE})
 _MOST: Final = 10_000

@@ -24,6 +24,7 @@ from gitlab_sync.model import OperationId, OperationRow
 from gitlab_sync.read_back import read_back
 from gitlab_sync.states import OPERATION_EDGES, OperationStatus, Via
 from gitlab_sync.store import audit, bindings, operations, outbox, requests
+from gitlab_sync.telemetry import RequestResult
 
 
 async def approve(
@@ -86,7 +87,7 @@ async def _move(ctx: Context, move: _Move) -> OperationRow:
         await _write_move(ctx, move, operation)
     except StaleWrite:
         raise _stale(move, await _get(ctx, move.operation_id)) from None
-    ctx.metrics.requests_moved(operation.partition_key, move.after.name.lower())
+    ctx.metrics.requests_moved(operation.partition_key, RequestResult(move.after.name.lower()))
     ctx.log.info(
         "request",
         operation_id=str(move.operation_id),

@@ -6,7 +6,7 @@ text that the edge hands out and takes back unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Generic, TypeVar
@@ -16,7 +16,7 @@ from gitlab_sync.db import Session
 from gitlab_sync.errors import FieldProblem, InvalidRequest
 from gitlab_sync.freezing import reason_of
 from gitlab_sync.model import AuditRow, BatchId, BatchRow, OperationId, OperationRow, Partition
-from gitlab_sync.states import OperationStatus
+from gitlab_sync.states import BatchStatus, OperationStatus
 from gitlab_sync.store import batches, edge, operations, outbox, requests, views
 from gitlab_sync.store.batches import FormerMember
 from gitlab_sync.store.edge import PauseRow
@@ -31,6 +31,7 @@ from gitlab_sync.store.views import (
 from gitlab_sync.telemetry import GaugeSnapshot, PartitionGauges
 
 COUNTED_AHEAD: Final = 10_000
+COUNTED_WAITING: Final = 100_000
 COUNTED_PENDING: Final = 100_000
 
 T = TypeVar("T")
@@ -132,54 +133,85 @@ async def list_batches(ctx: Context, wanted: BatchFilter, position: str | None =
 
 async def partitions(ctx: Context) -> tuple[PartitionView, ...]:
     """Every configured partition, in the order of the file."""
-    stands, _ = await ctx.db.read("partitions", lambda session: _stands(ctx, session))
-    return stands
-
-
-async def _stands(
-    ctx: Context, session: Session
-) -> tuple[tuple[PartitionView, ...], tuple[WaitingNumbers, ...]]:
-    """The configured partitions, and what waits for partitions that are not configured (any more)."""
-    waiting = {numbers.partition_key: numbers for numbers in await views.select_waiting(session)}
-    active = {batch.partition_key: batch for batch in await views.select_active(session)}
-    pauses = {pause.partition_key: pause for pause in await edge.select_pauses(session)}
-    stands = tuple(
+    stand = await ctx.db.read("partitions", lambda session: _stand(ctx, session))
+    return tuple(
         PartitionView(
             partition=partition,
-            waiting=waiting.get(key, WaitingNumbers(key, 0, 0.0)),
-            active=active.get(key),
-            pause=pauses.get(key),
+            waiting=stand.waiting.get(key, WaitingNumbers(key, 0, 0.0)),
+            active=stand.active.get(key),
+            pause=stand.pauses.get(key),
         )
         for key, partition in ctx.partitions.items()
     )
-    return stands, tuple(numbers for key, numbers in waiting.items() if key not in ctx.partitions)
 
 
 async def gauges(ctx: Context) -> GaugeSnapshot:
-    """The gauges as the tables stand now: counts over what is present, never over history."""
+    """The gauges as the tables stand now: counts over what is present, never over history, each with a limit.
+
+    What waits for partitions that are not configured (any more), or is at work for them, is among them.
+    """
 
     async def work(session: Session) -> GaugeSnapshot:
-        stands, strays = await _stands(ctx, session)
-        shown = [_gauges_of(stand) for stand in stands]
-        shown += [PartitionGauges(one.partition_key, one.count, one.oldest_s) for one in strays]
+        stand = await _stand(ctx, session)
+        keys = dict.fromkeys((*ctx.partitions, *stand.waiting, *stand.active))
         pending = await outbox.count_pending(session, COUNTED_PENDING)
         dead = await outbox.count_dead(session, COUNTED_PENDING)
-        return GaugeSnapshot(tuple(shown), pending, dead)
+        return GaugeSnapshot(tuple(_gauges_of(key, stand) for key in keys), pending, dead)
 
     return await ctx.db.read("gauges", work)
 
 
-def _gauges_of(stand: PartitionView) -> PartitionGauges:
-    active = stand.active
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """What the tables hold about partitions, by key."""
+
+    waiting: Mapping[str, WaitingNumbers]
+    active: Mapping[str, ActiveBatch]
+    pauses: Mapping[str, PauseRow]
+
+
+async def _stand(ctx: Context, session: Session) -> _Stand:
+    waiting = {one.partition_key: one for one in await views.select_waiting(session, COUNTED_WAITING)}
+    if sum(one.count for one in waiting.values()) >= COUNTED_WAITING:
+        waiting |= await _not_counted(ctx, session, waiting)
+    active = {batch.partition_key: batch for batch in await views.select_active(session)}
+    pauses = {pause.partition_key: pause for pause in await edge.select_pauses(session)}
+    return _Stand(waiting, active, pauses)
+
+
+async def _not_counted(
+    ctx: Context, session: Session, counted: Mapping[str, WaitingNumbers]
+) -> dict[str, WaitingNumbers]:
+    """The configured partitions that the limit has cut off, each looked at by itself, up to a limit too."""
+    last = max(counted, key=str.encode)
+    found = {}
+    for key in ctx.partitions:
+        if key.encode() < last.encode():
+            continue
+        peeked = await requests.peek_waiting(session, key, COUNTED_AHEAD)
+        before = counted.get(key, WaitingNumbers(key, 0, 0.0))
+        found[key] = WaitingNumbers(
+            key, max(before.count, peeked.count), max(before.oldest_s, peeked.oldest_s)
+        )
+    return found
+
+
+def _gauges_of(key: str, stand: _Stand) -> PartitionGauges:
+    waiting, active, pause = stand.waiting.get(key), stand.active.get(key), stand.pauses.get(key)
     return PartitionGauges(
-        partition=stand.partition.key,
-        waiting=stand.waiting.count,
-        oldest_waiting_s=stand.waiting.oldest_s,
+        partition=key,
+        waiting=0 if waiting is None else waiting.count,
+        oldest_waiting_s=0.0 if waiting is None else waiting.oldest_s,
         active_status=None if active is None else active.status.name.lower(),
         active_age_s=0.0 if active is None else active.age_s,
-        blocked_reason=None if active is None else active.reason_code,
-        paused_reason=None if stand.pause is None else reason_of(stand.pause),
+        blocked_reason=None if active is None else _blocked_reason(active),
+        paused_reason=None if pause is None else reason_of(pause),
+        overdue_s=0.0 if active is None else max(0.0, active.overdue_s),
     )
+
+
+def _blocked_reason(active: ActiveBatch) -> str | None:
+    return active.reason_code if active.status is BatchStatus.BLOCKED else None
 
 
 def _page(rows: Sequence[T], limit: int, after: Callable[[T], After]) -> Page[T]:

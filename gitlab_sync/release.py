@@ -22,6 +22,7 @@ from gitlab_sync.model import BatchRow, MemberRow, OperationId
 from gitlab_sync.states import OperationStatus, Via
 from gitlab_sync.store import batches, bindings, operations, outbox, requests
 from gitlab_sync.store.requests import Release
+from gitlab_sync.telemetry import RequestResult
 
 
 def leftovers(composition: Composition) -> list[Release]:
@@ -96,7 +97,7 @@ def _require_all(batch: BatchRow, wanted: int, taken: int, moved: int) -> None:
 def _tell(ctx: Context, batch: BatchRow, releases: Sequence[Release]) -> None:
     deferred = sum(one.after is OperationStatus.QUEUED for one in releases)
     failed = len(releases) - deferred
-    for result, count in (("deferred", deferred), ("failed", failed)):
+    for result, count in ((RequestResult.DEFERRED, deferred), (RequestResult.FAILED, failed)):
         if count:
             ctx.metrics.requests_moved(batch.partition_key, result, count)
     ctx.log.info(

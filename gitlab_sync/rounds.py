@@ -39,6 +39,7 @@ from gitlab_sync.model import BatchId, Partition, ProjectId
 from gitlab_sync.states import OperationStatus, Via
 from gitlab_sync.store import batches, edge, operations, requests
 from gitlab_sync.store.keys import ACTIVE_SLOT
+from gitlab_sync.telemetry import RequestResult
 
 LARGEST_BATCH: Final = 1000
 PUBLISH_LEASE_S: Final = 30.0
@@ -90,8 +91,9 @@ async def run_round(ctx: Context, partition_key: str, *, via: Via) -> RoundRepor
     partition = partition_of(ctx, partition_key)
     report = await _look(ctx, partition, via) or await _claim_on_head(ctx, partition, via)
     ctx.metrics.round_ended(partition.key, report.result)
-    if report.result is RoundResult.CLAIMED:
-        ctx.metrics.batch_claimed(report.members)
+    if report.result is RoundResult.CLAIMED and report.batch_id is not None:
+        ctx.metrics.batch_claimed(report.members, report.batch_id)
+        ctx.metrics.requests_moved(partition.key, RequestResult.MERGING, report.members)
     if report.result not in (RoundResult.NOTHING_WAITING, RoundResult.NOT_YET, RoundResult.SLOT_OCCUPIED):
         ctx.log.info(
             "round",

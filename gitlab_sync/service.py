@@ -23,10 +23,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import StrEnum
 from typing import Any, Final
 
-from gitlab_sync import deliveries, ending, outbox, queries
+from gitlab_sync import deliveries, ending, outbox
 from gitlab_sync.context import Context
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
-from gitlab_sync.errors import DatabaseError, GitLabSyncError
+from gitlab_sync.errors import GitLabSyncError
 from gitlab_sync.expiry import expire_due, next_expiry_s
 from gitlab_sync.glances import Glances
 from gitlab_sync.janitor import sweep_up
@@ -34,8 +34,10 @@ from gitlab_sync.looks import Looks
 from gitlab_sync.model import BatchId
 from gitlab_sync.poller import Poller
 from gitlab_sync.rounds import RoundReport, RoundResult, run_round
+from gitlab_sync.scraping import GaugeReader
 from gitlab_sync.states import Via
 from gitlab_sync.store import probes, requests
+from gitlab_sync.watching import INTERVAL_S, Watch
 
 JANITOR_INTERVAL_S: Final = 60.0
 EXPIRY_INTERVAL_S: Final = 60.0  # at the latest: a time that is known to come sooner is waited for
@@ -73,7 +75,8 @@ class Engine:
         self._courier = outbox.Courier(ctx)
         self._stop = asyncio.Event()
         self._database_seen_at = time.monotonic()
-        self._gauges_at = 0.0
+        self._gauge_reader = GaugeReader(ctx)
+        self._watch = Watch(ctx)
         self._unconfigured: frozenset[str] = frozenset()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -124,14 +127,8 @@ class Engine:
         return Readiness((ReadyCheck("database", away), ReadyCheck("draining", draining)))
 
     async def refresh_gauges(self) -> None:
-        """Read the gauges anew, at most once a second; a database that is away leaves the old ones."""
-        if time.monotonic() - self._gauges_at < 1.0:
-            return
-        self._gauges_at = time.monotonic()
-        try:
-            self.ctx.metrics.set_gauges(await queries.gauges(self.ctx))
-        except DatabaseError as error:
-            self.ctx.log.warning("gauges are old", detail=str(error))
+        """Bring the gauges up to date, in bounded time; a database that is away leaves the old ones."""
+        await self._gauge_reader.refresh()
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         settings = self.ctx.settings
@@ -140,6 +137,7 @@ class Engine:
             (Role.HTTP, self._http_step, LONGEST_POLL_TICK_S),
             (Role.JANITOR, self._janitor_step, JANITOR_INTERVAL_S),
             (Role.JANITOR, self._expiry_step, EXPIRY_INTERVAL_S),
+            (Role.JANITOR, self._watch_step, INTERVAL_S),
             (Role.OUTBOX, self._outbox_step, OUTBOX_INTERVAL_S),
             (Role.POLLER, self._poll_step, poll_tick_s),
             (Role.ROUNDS, self._round_step, settings.round_interval_s),
@@ -212,6 +210,9 @@ class Engine:
         await expire_due(self.ctx, self._stop)
         next_s = await next_expiry_s(self.ctx)
         return None if next_s is None else max(next_s, SHORTEST_EXPIRY_PAUSE_S)
+
+    async def _watch_step(self) -> float:
+        return await self._watch.step(self._stop)
 
     async def _http_step(self) -> None:
         """Readiness must notice a database that went away although nobody calls."""

@@ -33,10 +33,11 @@ from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import InvariantBroken
 from gitlab_sync.freezing import freeze
-from gitlab_sync.model import BatchRow, OnFailure
+from gitlab_sync.model import BatchRow, OnFailure, OperationId
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, OperationStatus, Via, require_batch_edge
-from gitlab_sync.store import batches, bindings, operations, outbox, requests
+from gitlab_sync.store import batches, bindings, operations, outbox, requests, views
 from gitlab_sync.store.operations import RoundRule
+from gitlab_sync.telemetry import RequestResult
 from gitlab_sync.verdict import MemberFate
 
 NO_LIMIT: Final = 2**31 - 1
@@ -202,14 +203,9 @@ async def _lost(ctx: Context, batch: BatchRow, via: Via) -> Settled:
 
 async def _won(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _Moved) -> Settled:
     partition = batch.partition_key
-    ctx.metrics.settled(partition, ending.after.name.lower(), via)
-    for result, count in (("merged", moved.merged), ("failed", moved.failed), ("requeued", moved.requeued)):
-        if count:
-            ctx.metrics.requests_moved(partition, result, count)
+    _count(ctx, batch, ending, via, moved)
     if ending.freeze is not None:
         ctx.log.error("partition frozen", partition=partition, batch_id=batch.id, reason=ending.freeze)
-    if ending.merged_at is not None:
-        ctx.metrics.detected(via, datetime.now(UTC).replace(tzinfo=None) - ending.merged_at)
     ctx.log.info(
         "settlement",
         outcome=Outcome.WON,
@@ -223,5 +219,28 @@ async def _won(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _
         failed=moved.failed,
         requeued=moved.requeued,
     )
-    present = await ctx.db.read("batch", lambda session: batches.get(session, batch.id))
+    present, waits_s = await ctx.db.read("settled", lambda session: _read_back(session, batch, moved))
+    ctx.metrics.landed(waits_s)
     return Settled(Outcome.WON, present, moved.merged, moved.failed, moved.requeued)
+
+
+def _count(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _Moved) -> None:
+    ctx.metrics.settled(batch.partition_key, ending.after, via, batch.id)
+    for result, count in (
+        (RequestResult.MERGED, moved.merged),
+        (RequestResult.FAILED, moved.failed),
+        (RequestResult.REQUEUED, moved.requeued),
+    ):
+        if count:
+            ctx.metrics.requests_moved(batch.partition_key, result, count)
+    if ending.merged_at is not None:
+        lag = datetime.now(UTC).replace(tzinfo=None) - ending.merged_at
+        ctx.metrics.detected(via, lag, batch.id)
+
+
+async def _read_back(
+    session: Session, batch: BatchRow, moved: _Moved
+) -> tuple[BatchRow | None, dict[OperationId, float]]:
+    """The batch as it is now, and how long each of its requests has waited to land."""
+    present = await batches.get(session, batch.id)
+    return present, await views.select_landed_waits(session, batch.id) if moved.merged else {}

@@ -180,7 +180,7 @@ def _answer(status: int, result: str, detail: str) -> Response:
 
 
 def _tell(engine: EnginePort, line: _Line) -> None:
-    engine.ctx.metrics.webhook_answered(line.event, line.result)
+    engine.ctx.metrics.webhook_answered(line.event, line.result, line.delivery_id)
     if line.result in _ACCEPTED:
         engine.ctx.metrics.webhook_accepted()
     engine.ctx.log.info(

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from gitlab_sync.db import Session
-from gitlab_sync.model import BatchId, BatchRow, OperationRow
+from gitlab_sync.model import BatchId, BatchRow, OperationId, OperationRow
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
-from gitlab_sync.store.shapes import batch_row, operation_row, seconds_of, text_of
+from gitlab_sync.store.shapes import batch_row, operation_id_of, operation_row, seconds_of, text_of
 from sql import statement
 
 _NEWEST: Final = 2**63 - 1
@@ -65,7 +65,7 @@ class WaitingNumbers:
 
 @dataclass(frozen=True, slots=True)
 class ActiveBatch:
-    """The batch in a partition's slot."""
+    """The batch in a partition's slot. `overdue_s`: how far it is past its deadline, negative before it."""
 
     id: BatchId
     partition_key: str
@@ -74,6 +74,7 @@ class ActiveBatch:
     reason_code: str | None
     mr_url: str | None
     age_s: float
+    overdue_s: float
 
 
 async def select_operations(session: Session, wanted: OperationFilter) -> list[OperationRow]:
@@ -118,13 +119,13 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode("utf-8", "surrogatepass")
 
 
-async def select_waiting(session: Session) -> list[WaitingNumbers]:
-    """The waiting set of every partition that has one."""
+async def select_waiting(session: Session, limit: int) -> list[WaitingNumbers]:
+    """The waiting set of every partition that has one, by partition; `limit` requests are counted in all."""
     return [
         WaitingNumbers(
             text_of(row["partition_key"]) or "", row["waiting"], seconds_of(row["oldest_us"]) or 0.0
         )
-        for row in await session.rows(statement("view_waiting"))
+        for row in await session.rows(statement("view_waiting"), {"limit": limit})
     ]
 
 
@@ -139,9 +140,16 @@ async def select_active(session: Session) -> list[ActiveBatch]:
             reason_code=text_of(row["reason_code"]),
             mr_url=row["mr_url"],
             age_s=seconds_of(row["age_us"]) or 0.0,
+            overdue_s=seconds_of(row["overdue_us"]) or 0.0,
         )
         for row in await session.rows(statement("view_active_batches"))
     ]
+
+
+async def select_landed_waits(session: Session, batch_id: BatchId) -> dict[OperationId, float]:
+    """How many seconds each request that has landed with this batch has waited, from its submit."""
+    rows = await session.rows(statement("view_landed_waits"), {"batch_id": batch_id})
+    return {operation_id_of(row["operation_id"]): seconds_of(row["waited_us"]) or 0.0 for row in rows}
 
 
 async def count_settled_by_via(session: Session) -> dict[Via, int]:

@@ -124,21 +124,34 @@ ORDER BY b.id DESC
 LIMIT %(limit)s;
 
 -- name: view_waiting
--- The waiting set of every partition in numbers, for gauges and the partitions list.
+-- The waiting set of every partition in numbers, for gauges and the partitions list, counted in the order of partitions
+-- up to a limit: where all together come to it, the last one is cut and those behind it are missing.
 -- index: merge_batch_request.ix_request_claim
-SELECT r.partition_key, COUNT(*) AS waiting,
-       TIMESTAMPDIFF(MICROSECOND, MIN(r.created_at), UTC_TIMESTAMP(6)) AS oldest_us
-FROM merge_batch_request r FORCE INDEX (ix_request_claim)
-WHERE r.batch_id IS NULL
-GROUP BY r.partition_key;
+SELECT w.partition_key, COUNT(*) AS waiting,
+       TIMESTAMPDIFF(MICROSECOND, MIN(w.created_at), UTC_TIMESTAMP(6)) AS oldest_us
+FROM (SELECT r.partition_key, r.created_at
+      FROM merge_batch_request r FORCE INDEX (ix_request_claim)
+      WHERE r.batch_id IS NULL
+      ORDER BY r.partition_key
+      LIMIT %(limit)s) w
+GROUP BY w.partition_key;
 
 -- name: view_active_batches
 -- The active batches, for gauges and the partitions list; at most one for each partition.
 -- index: merge_batch.ix_batch_status_check
 SELECT b.id, b.partition_key, b.status, b.version, b.reason_code, b.mr_url,
-       TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us
+       TIMESTAMPDIFF(MICROSECOND, b.created_at, UTC_TIMESTAMP(6)) AS age_us,
+       TIMESTAMPDIFF(MICROSECOND, b.deadline_at, UTC_TIMESTAMP(6)) AS overdue_us
 FROM merge_batch b FORCE INDEX (ix_batch_status_check)
 WHERE b.status IN (1, 4);
+
+-- name: view_landed_waits
+-- How long each request of a landed batch has waited since its submit, for the histogram; read after the settlement.
+-- index: merge_batch_member.PRIMARY, operation.uk_operation_operation_id
+SELECT o.operation_id, TIMESTAMPDIFF(MICROSECOND, o.created_at, o.updated_at) AS waited_us
+FROM merge_batch_member m FORCE INDEX (PRIMARY)
+  STRAIGHT_JOIN operation o FORCE INDEX (uk_operation_operation_id) ON o.operation_id = m.operation_id
+WHERE m.batch_id = %(batch_id)s AND o.batch_id = m.batch_id AND o.status = 4;
 
 -- name: view_settled_by_via
 -- How many batches each path has settled, for summaries; reads every settled batch's index entry and row.

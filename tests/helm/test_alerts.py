@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,88 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
+from gitlab_sync.invariants import OF_LIVENESS
+from tests.support.alert_series import CASES, Series
 from tests.support.chart import CHART, one, render
 from tests.support.prometheus_queries import check_query
 
 ALERTS = CHART / "files/alerts.yaml"
 Rule = dict[str, Any]
-
-# Minutes of the series that make the alert fire, and of those that look alike and do not. `+` counts up.
-FIRING_AND_QUIET: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-    "GitlabSyncBatchBlocked": (
-        {'gitlab_sync_blocked_batches{partition="p",reason="draft"}': "1x120"},
-        {'gitlab_sync_blocked_batches{partition="p",reason="draft"}': "1x3 0x116"},
-    ),
-    "GitlabSyncBatchTooOld": (
-        {'gitlab_sync_active_batch_age_seconds{partition="p",status="running"}': "7260+60x120"},
-        {
-            'gitlab_sync_active_batch_age_seconds{partition="p",status="running"}': "0+30x120",
-            'gitlab_sync_active_batch_age_seconds{partition="q",status="blocked"}': "9000+60x120",
-        },
-    ),
-    "GitlabSyncWaitingTooLong": (
-        {'gitlab_sync_oldest_waiting_seconds{partition="p"}': "7260+60x120"},
-        {'gitlab_sync_oldest_waiting_seconds{partition="p"}': "0+30x120"},
-    ),
-    "GitlabSyncPollerSilent": (
-        {'gitlab_sync_poller_last_success_timestamp_seconds{pod="a"}': "60x120"},
-        {
-            'gitlab_sync_poller_last_success_timestamp_seconds{pod="a"}': "0x120",  # answers HTTP only
-            'gitlab_sync_poller_last_success_timestamp_seconds{pod="b"}': "0+60x120",
-        },
-    ),
-    "GitlabSyncWebhooksMissed": (
-        {'gitlab_sync_webhooks_missed_total{partition="p"}': "0+1x120"},
-        {'gitlab_sync_webhooks_missed_total{partition="p"}': "0x60 1x60"},
-    ),
-    "GitlabSyncWebhooksUnauthorized": (
-        {'gitlab_sync_webhooks_total{event="unread",result="unauthorized"}': "0+60x120"},
-        {
-            'gitlab_sync_webhooks_total{event="unread",result="unauthorized"}': "0x60 5x60",
-            'gitlab_sync_webhooks_total{event="pipeline",result="taken"}': "0+600x120",
-        },
-    ),
-    "GitlabSyncLandedMismatch": (
-        {'gitlab_sync_partition_paused{partition="p",reason="landed_mismatch"}': "1x120"},
-        {'gitlab_sync_partition_paused{partition="p",reason="operator"}': "1x120"},
-    ),
-    "GitlabSyncRacesLostOften": (
-        {
-            'gitlab_sync_settlement_races_lost_total{via="poller"}': "0+60x120",
-            'gitlab_sync_settlements_total{partition="p",result="succeeded",via="webhook"}': "0+1x120",
-        },
-        {
-            'gitlab_sync_settlement_races_lost_total{via="poller"}': "0+2x120",
-            'gitlab_sync_settlements_total{partition="p",result="succeeded",via="webhook"}': "0+1x120",
-        },
-    ),
-    "GitlabSyncGitlabErrors": (
-        {
-            'gitlab_sync_gitlab_requests_total{operation="a",result="ok"}': "0+6x120",
-            'gitlab_sync_gitlab_requests_total{operation="a",result="unavailable"}': "0+3x120",
-        },
-        {
-            'gitlab_sync_gitlab_requests_total{operation="a",result="ok"}': "0+60x120",
-            'gitlab_sync_gitlab_requests_total{operation="a",result="refused"}': "0+3x120",
-        },
-    ),
-    "GitlabSyncDatabaseRetries": (
-        {'gitlab_sync_db_retries_total{reason="1213"}': "0+120x120"},
-        {'gitlab_sync_db_retries_total{reason="1213"}': "0+6x120"},
-    ),
-    "GitlabSyncOutboxBacklog": (
-        {"gitlab_sync_outbox_pending": "501x120"},
-        {"gitlab_sync_outbox_pending": "0x50 900x5 0x65"},
-    ),
-    "GitlabSyncNotificationsGivenUp": (
-        {"gitlab_sync_outbox_dead": "1x120"},
-        {"gitlab_sync_outbox_dead": "0x120"},
-    ),
-    "GitlabSyncExpiryRefused": (
-        {'gitlab_sync_expiries_total{partition="p",result="refused"}': "0+1x120"},
-        {'gitlab_sync_expiries_total{partition="p",result="admitted"}': "0+1x120"},
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +55,7 @@ def test_every_alert_says_what_is_wrong_and_what_to_do(rules: list[Rule]) -> Non
 
 def test_every_alert_is_tried(rules: list[Rule]) -> None:
     """An alert that is added comes with what fires it."""
-    assert {rule["alert"] for rule in rules} == set(FIRING_AND_QUIET)
+    assert {rule["alert"] for rule in rules} == set(CASES)
 
 
 def test_promtool_finds_no_fault(promtool: str) -> None:
@@ -142,16 +68,30 @@ def test_promtool_finds_no_fault(promtool: str) -> None:
 
 
 def test_each_alert_fires_and_stays_quiet(promtool: str, tmp_path: Path, rules: list[Rule]) -> None:
-    """By the series above: a state that lasts, and one that looks like it."""
-    tests = [
-        _test(rule, series, fires=fires)
-        for rule in rules
-        for series, fires in zip(FIRING_AND_QUIET[rule["alert"]], (True, False), strict=True)
-    ]
+    """A state that lasts fires it; one exactly at its limit, or over a minute too early, does not."""
+    tests = []
+    for rule in rules:
+        case = CASES[rule["alert"]]
+        tests.append(_test(rule, case.fires, fires=True))
+        tests += [_test(rule, series, fires=False) for series in case.quiet]
     file = tmp_path / "alerts.test.yaml"
     file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": tests}))
     done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_series_of_the_tests_exist() -> None:
+    """An alert that is tried on a series nobody shows proves nothing."""
+    for case in CASES.values():
+        for name in (name for series in (case.fires, *case.quiet) for name in series if name != "up"):
+            check_query(name)
+
+
+def test_rows_that_contradict_each_other_are_told_from_work_left_lying(rules: list[Rule]) -> None:
+    """Each invariant belongs to one of the two; a new one of liveness must not wake anybody at night."""
+    words = [set(re.findall(r"invariant_[a-z_]+", rule["expr"])) for rule in rules]
+    lists = [found - {"invariant_violations"} for found in words if found - {"invariant_violations"}]
+    assert lists == [set(OF_LIVENESS)] * 2
 
 
 def test_the_rule_of_the_chart_is_the_file() -> None:
@@ -175,16 +115,20 @@ def test_alerts_can_be_left_out_and_labelled() -> None:
     assert first["annotations"]["runbook_url"] == f"https://r.example.org/runbook#{first['alert'].lower()}"
 
 
-def test_nobody_is_woken_by_a_poller_that_is_not_wanted() -> None:
-    """Where CronJobs poll instead of the service its own poller is silent."""
-    polling = {"roles": ["http", "rounds", "outbox"], "cronJobs": {"reconcile": {"enabled": True}}}
-    documents = render(polling | {"metrics": {"prometheusRule": {"enabled": True}}})
+@pytest.mark.parametrize(
+    ("missing", "left_out"),
+    [("poller", "GitlabSyncPollerSilent"), ("janitor", "GitlabSyncInvariantsUnchecked")],
+)
+def test_nobody_is_woken_by_a_role_that_is_not_wanted(missing: str, left_out: str) -> None:
+    """Where CronJobs poll instead of the service its own poller is silent; no janitor, no checks."""
+    roles = [role for role in ("http", "rounds", "poller", "outbox", "janitor") if role != missing]
+    values = {"roles": roles, "cronJobs": {"reconcile": {"enabled": True}}}
+    documents = render(values | {"metrics": {"prometheusRule": {"enabled": True}}})
     (group,) = one(documents, "PrometheusRule")["spec"]["groups"]
-    assert "GitlabSyncPollerSilent" not in {rule["alert"] for rule in group["rules"]}
-    assert len(group["rules"]) == len(FIRING_AND_QUIET) - 1
+    assert {rule["alert"] for rule in group["rules"]} == set(CASES) - {left_out}
 
 
-def _test(rule: Rule, series: dict[str, str], *, fires: bool) -> dict[str, Any]:
+def _test(rule: Rule, series: Series, *, fires: bool) -> dict[str, Any]:
     alert = f'ALERTS{{alertname="{rule["alert"]}",alertstate="firing"}}'
     if fires:
         samples = [{"labels": _alert_series(rule, _expected_labels(rule, series)), "value": 1}]
@@ -198,7 +142,7 @@ def _test(rule: Rule, series: dict[str, str], *, fires: bool) -> dict[str, Any]:
     }
 
 
-def _expected_labels(rule: Rule, series: dict[str, str]) -> dict[str, str]:
+def _expected_labels(rule: Rule, series: Series) -> dict[str, str]:
     """The labels that the rule keeps of the first series."""
     name = next(iter(series))
     pairs = dict(part.split("=") for part in name.partition("{")[2].rstrip("}").split(",") if part)

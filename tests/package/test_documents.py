@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import MISSING, fields
 from typing import Any, Final
 
 import pytest
-import typer.main
 from prometheus_client import Counter
 
-from gitlab_sync.cli.app import app
 from gitlab_sync.cli.failures import ExitCode
 from gitlab_sync.cli.request_file import read_request_file
 from gitlab_sync.edits.ops import OPTIONAL_MEMBERS, REQUIRED_MEMBERS, Op
@@ -24,6 +21,7 @@ from gitlab_sync.telemetry import Metrics
 from gitlab_sync.validation import check_requests
 from hooks.api.incoming import RequestIn
 from hooks.table import ALL
+from tests.support.command_lines import check_command, command_tree, options_of
 from tests.support.readme import ROOT, Document, Row, read_document, spans
 
 README: Final = "README.md"
@@ -39,35 +37,16 @@ def readme(request: pytest.FixtureRequest) -> Document:
     return read_document(request.param)
 
 
-def _tree() -> dict[str, dict[str, Any]]:
-    """Every command by name, with its subcommands by name; `""` is the command itself."""
-    return {
-        name: {"": command, **getattr(command, "commands", {})}
-        for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
-    }
-
-
-def _options(commands: dict[str, Any]) -> set[str]:
-    return {option for command in commands.values() for each in command.params for option in each.opts}
-
-
 def test_every_command_that_is_written_out_exists(readme: Document) -> None:
     """A newcomer who copies a line must not be told that there is no such command."""
-    tree = _tree()
     for text in readme.commands:
-        words = shlex.split(text.replace("…", ""), comments=True)
-        _, name, *rest = words
-        assert name in tree, text
-        subcommands = set(tree[name]) - {""}
-        if subcommands and rest and not rest[0].startswith("-"):
-            assert rest[0] in subcommands, text
-        assert {word for word in rest if word.startswith("--")} <= _options(tree[name]), text
+        check_command(text)
 
 
 def test_every_command_stands_in_the_table_with_its_parts(readme: Document) -> None:
     """Nobody finds what is not listed; the table names every command and subcommand, and no other."""
     told = {row.spans(0)[0].split()[1]: row for row in readme.table_of("gitlab-sync serve")}
-    tree = _tree()
+    tree = command_tree()
     assert set(told) == set(tree)
     for name, row in told.items():
         words = [span.split()[0] for span in row.spans(1)]
@@ -75,7 +54,7 @@ def test_every_command_stands_in_the_table_with_its_parts(readme: Document) -> N
         if subcommands and name != "config":
             assert {word for word in words if not word.startswith("-")} == subcommands, name
         options = {word for span in row.spans(1) for word in span.split() if word.startswith("--")}
-        assert options <= _options(tree[name]), name
+        assert options <= options_of(tree[name]), name
 
 
 def test_every_setting_is_documented_with_its_default(readme: Document) -> None:

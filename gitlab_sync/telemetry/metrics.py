@@ -1,113 +1,64 @@
-"""Every metric of the service, and the only place that knows prometheus_client.
+"""`Metrics`: one method for each thing that happened, and both expositions.
 
-Rooms call one method for each thing that happened; they never see a metric object. Labels come from enums
-and the configured partitions only: a partition that is no longer configured is counted as `unconfigured`,
-so no input can make series. A counter of a settlement is called after COMMIT, by the winner alone. Gauges
-are pictures of the tables: whoever reads the tables hands over a whole `GaugeSnapshot`, which replaces the
-one before.
+Labels come from enums and the configured partitions only: a partition that is no longer configured is
+counted as `unconfigured`, a word that nobody knows as `other` (`words`), so no input can make series. What
+an alert watches the increase of begins at zero for each configured partition: a series that appears with its
+first event would hide just that one. A counter of a settlement is called after COMMIT, by the winner alone.
+
+Races considered:
+A  calls from worker threads (GitLab's answers): the library locks each number, and the gates bear it.
+B  a scrape while a picture is replaced: both happen on the event loop, neither waits in between.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from enum import StrEnum
+from importlib import metadata
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 
-from gitlab_sync.states import Via
+from gitlab_sync.gitlab_errors import GitLabCall
+from gitlab_sync.model import BatchId, OperationId
+from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
+from gitlab_sync.telemetry.exemplars import exemplar
+from gitlab_sync.telemetry.gauges import Gauges, GaugeSnapshot
+from gitlab_sync.telemetry.words import (
+    UNCONFIGURED,
+    CallResult,
+    DeliveryResult,
+    ExpiryResult,
+    Gate,
+    RequestResult,
+    TransactionResult,
+    WebhookEvent,
+    WebhookResult,
+    word_of,
+)
 
-UNCONFIGURED: Final = "unconfigured"
-
+DISTRIBUTION: Final = "gitlab-sync-service"
 _GITLAB_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _LAG_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30, 60, 300, 1800)
 _LAND_BUCKETS_S: Final = (1, 5, 15, 60, 300, 600, 1200, 1800, 3600, 7200, 14400, 86400)
 _MEMBER_BUCKETS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
+_SETTLERS: Final = (Via.WEBHOOK, Via.POLLER, Via.SWEEP, Via.OPERATOR)
+_TRANSACTION_NAMES: Final = 200  # constants in the code, some sixty; a test keeps them constants
+_RETRY_REASONS: Final = 60  # the words of `db.taxonomy`
+_ROUND_RESULTS: Final = 30  # `rounds.RoundResult`, which cannot be known here
 
-
-class WebhookEvent(StrEnum):
-    """What a delivery was about. UNREAD: it was answered before its body was understood."""
-
-    MERGE_REQUEST = "merge_request"
-    PIPELINE = "pipeline"
-    OTHER = "other"
-    UNREAD = "unread"
-
-
-class WebhookResult(StrEnum):
-    """What became of a delivery."""
-
-    TAKEN = "taken"
-    DUPLICATE = "duplicate"
-    NOT_OURS = "not_ours"
-    IGNORED = "ignored"
-    CONFLICT = "conflict"
-    UNAUTHORIZED = "unauthorized"
-    MALFORMED = "malformed"
-    TOO_LARGE = "too_large"
-    TOO_SLOW = "too_slow"
-    UNAVAILABLE = "unavailable"
-    FAILED = "failed"
-
-
-class CallResult(StrEnum):
-    """How a call to GitLab ended. UNKNOWN: a write whose answer is lost."""
-
-    OK = "ok"
-    UNAVAILABLE = "unavailable"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-
-
-class TransactionResult(StrEnum):
-    """How a transaction ended. RESOLVED: the answer to COMMIT was lost and found out."""
-
-    COMMITTED = "committed"
-    ROLLED_BACK = "rolled_back"
-    RESOLVED = "resolved"
-    UNKNOWN = "unknown"
-    FAILED = "failed"
-
-
-class DeliveryResult(StrEnum):
-    """How an attempt to deliver a notification ended. GIVEN_UP: no attempt is left."""
-
-    DELIVERED = "delivered"
-    FAILED = "failed"
-    GIVEN_UP = "given_up"
-
-
-class ExpiryResult(StrEnum):
-    """What became of a relation whose time has passed. REFUSED: it cannot be ended; a person must look."""
-
-    ADMITTED = "admitted"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionGauges:
-    """One partition as the tables show it. `active_status` None: its slot is free."""
-
-    partition: str
-    waiting: int
-    oldest_waiting_s: float
-    active_status: str | None = None
-    active_age_s: float = 0.0
-    blocked_reason: str | None = None
-    paused_reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GaugeSnapshot:
-    """All gauges at one moment."""
-
-    partitions: tuple[PartitionGauges, ...]
-    outbox_pending: int
-    outbox_dead: int = 0
+# The time a series was made at would double the number of series, and nobody asks for it.
+disable_created_metrics()
 
 
 class Metrics:
@@ -116,42 +67,51 @@ class Metrics:
     def __init__(self, partitions: Iterable[str]) -> None:
         self.registry = CollectorRegistry()
         self._partitions = frozenset(partitions)
+        self._gauges = Gauges(self.registry, self._partitions)
+        self._transaction_names = Gate(_TRANSACTION_NAMES)
+        self._retry_reasons = Gate(_RETRY_REASONS)
+        self._round_results = Gate(_ROUND_RESULTS)
         self._make_settlement_metrics()
         self._make_edge_metrics()
         self._make_infrastructure_metrics()
-        self._make_gauges()
+        self._begin_at_zero()
 
-    def settled(self, partition: str, result: str, via: Via) -> None:
+    def settled(self, partition: str, result: BatchStatus, via: Via, batch_id: BatchId) -> None:
         """A batch was moved to a terminal state, by this caller."""
-        self._settlements.labels(self._partition(partition), result, via).inc()
+        series = self._settlements.labels(self._partition(partition), result.name.lower(), via)
+        series.inc(exemplar=exemplar(batch_id=batch_id))
 
     def settlement_lost(self, via: Via) -> None:
         """Somebody else had settled the batch first."""
         self._lost[via].inc()
 
-    def round_ended(self, partition: str, result: str) -> None:
-        self._rounds.labels(self._partition(partition), result).inc()
+    def round_ended(self, partition: str, result: StrEnum) -> None:
+        self._rounds.labels(self._partition(partition), self._round_results.word(result)).inc()
 
-    def requests_moved(self, partition: str, result: str, count: int = 1) -> None:
-        """`count` requests reached `result` (queued, merged, failed, requeued, rejected, closed, …)."""
-        self._requests.labels(self._partition(partition), result).inc(count)
+    def requests_moved(self, partition: str, result: RequestResult, count: int = 1) -> None:
+        """`count` requests have come to `result`."""
+        self._requests.labels(self._partition(partition), result).inc(count, exemplar=exemplar())
 
     def relation_expired(self, partition: str, result: ExpiryResult) -> None:
         self._expiries.labels(self._partition(partition), result).inc()
 
-    def landed(self, waited: timedelta) -> None:
-        """A request was merged, `waited` after it was submitted."""
-        self._time_to_land.observe(waited.total_seconds())
+    def landed(self, waits_s: Mapping[OperationId, float]) -> None:
+        """These requests were merged with one batch, each so long after its submit; the slowest is named."""
+        slowest = max(waits_s, key=waits_s.__getitem__, default=None)
+        for operation_id, waited_s in waits_s.items():
+            shown = exemplar(operation_id=operation_id) if operation_id is slowest else None
+            self._time_to_land.observe(waited_s, shown)
 
-    def detected(self, via: Via, lag: timedelta) -> None:
+    def detected(self, via: Via, lag: timedelta, batch_id: BatchId) -> None:
         """A merge was settled `lag` after GitLab's own merge time."""
-        self._detection_lag[via].observe(max(0.0, lag.total_seconds()))
+        self._detection_lag[via].observe(max(0.0, lag.total_seconds()), exemplar(batch_id=batch_id))
 
-    def batch_claimed(self, members: int) -> None:
-        self._batch_members.observe(members)
+    def batch_claimed(self, members: int, batch_id: BatchId) -> None:
+        self._batch_members.observe(members, exemplar(batch_id=batch_id))
 
-    def webhook_answered(self, event: WebhookEvent, result: WebhookResult) -> None:
-        self._webhooks[event, result].inc()
+    def webhook_answered(self, event: WebhookEvent, result: WebhookResult, delivery_id: str = "") -> None:
+        """A delivery was answered; `delivery_id` empty: nobody has vouched for it."""
+        self._webhooks[event, result].inc(exemplar=exemplar(delivery_id=delivery_id))
 
     def webhook_accepted(self) -> None:
         """An authentic delivery was answered with 2xx just now."""
@@ -166,29 +126,29 @@ class Metrics:
         self._poller_last.set(time.time())
 
     def gitlab_called(self, operation: str, result: CallResult, seconds: float) -> None:
-        """One call ended; `operation` is the gateway's method name."""
-        self._gitlab_requests.labels(operation, result).inc()
-        self._gitlab_seconds.labels(operation).observe(seconds)
+        """One HTTP request to GitLab ended; `operation` is a GitLabCall. Called from worker threads."""
+        label = word_of(GitLabCall, operation)
+        self._gitlab_requests.labels(label, result).inc(exemplar=exemplar())
+        self._gitlab_seconds.labels(label).observe(seconds, exemplar())
 
     def transaction_ended(self, name: str, result: TransactionResult) -> None:
         """A transaction ended; `name` is the caller's constant, not input."""
-        self._transactions.labels(name, result).inc()
+        self._transactions.labels(self._transaction_names.word(name), result).inc()
 
     def transaction_retried(self, reason: str) -> None:
-        """A transaction is run again; `reason` is the server's error number or a constant."""
-        self._retries.labels(reason).inc()
+        """A transaction is run again; `reason` is a few words about the server's error, or a constant."""
+        self._retries.labels(self._retry_reasons.word(reason)).inc()
 
     def notification_attempted(self, result: DeliveryResult) -> None:
         self._deliveries[result].inc()
 
     def set_gauges(self, snapshot: GaugeSnapshot) -> None:
-        """Show `snapshot` instead of the one before."""
-        for gauge in (self._waiting, self._oldest, self._active_age, self._blocked, self._paused):
-            gauge.clear()
-        for entry in snapshot.partitions:
-            self._set_partition(entry)
-        self._outbox_pending.set(snapshot.outbox_pending)
-        self._outbox_dead.set(snapshot.outbox_dead)
+        """Show what the tables hold now instead of the picture before."""
+        self._gauges.show(snapshot)
+
+    def invariants_checked(self, found: Mapping[str, int]) -> None:
+        """Every invariant was looked for just now; `found` names each with its violations, zeros too."""
+        self._gauges.show_violations(found)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition that `accept` asks for (classic text or OpenMetrics) and its content type."""
@@ -201,16 +161,14 @@ class Metrics:
     def _partition(self, key: str) -> str:
         return key if key in self._partitions else UNCONFIGURED
 
-    def _set_partition(self, entry: PartitionGauges) -> None:
-        label = self._partition(entry.partition)
-        self._waiting.labels(label).inc(entry.waiting)
-        self._oldest.labels(label).set(entry.oldest_waiting_s)
-        if entry.active_status is not None:
-            self._active_age.labels(label, entry.active_status).set(entry.active_age_s)
-        if entry.blocked_reason is not None:
-            self._blocked.labels(label, entry.blocked_reason).inc()
-        if entry.paused_reason is not None:
-            self._paused.labels(label, entry.paused_reason).set(1)
+    def _begin_at_zero(self) -> None:
+        for partition in self._partitions:
+            self._webhooks_missed.labels(partition)
+            for expiry in ExpiryResult:
+                self._expiries.labels(partition, expiry)
+            for status in TERMINAL_BATCH:
+                for via in _SETTLERS:
+                    self._settlements.labels(partition, status.name.lower(), via)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"gitlab_sync_{name}", meaning, labels, registry=self.registry)
@@ -265,15 +223,11 @@ class Metrics:
         self._retries = count("db_retries_total", "Transactions run again.", "reason")
         deliveries = count("outbox_deliveries_total", "Attempts to deliver a notification.", "result")
         self._deliveries = {result: deliveries.labels(result) for result in DeliveryResult}
+        self._gauge("build_info", "1, with the version that runs.", "version").labels(_version()).set(1)
 
-    def _make_gauges(self) -> None:
-        gauge = self._gauge
-        self._waiting = gauge("waiting_requests", "Requests that wait for a round.", "partition")
-        self._oldest = gauge("oldest_waiting_seconds", "Age of the oldest waiting request.", "partition")
-        self._active_age = gauge(
-            "active_batch_age_seconds", "Age of the active batch.", "partition", "status"
-        )
-        self._blocked = gauge("blocked_batches", "Batches that wait for a person.", "partition", "reason")
-        self._paused = gauge("partition_paused", "1: no new rounds, for this reason.", "partition", "reason")
-        self._outbox_pending = gauge("outbox_pending", "Notifications not delivered yet.")
-        self._outbox_dead = gauge("outbox_dead", "Notifications given up, until somebody replays them.")
+
+def _version() -> str:
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:  # run from a folder that was never installed
+        return "unknown"

@@ -1,0 +1,137 @@
+"""For each alert the series that fire it, and series that look alike and must not: what promtool is fed with.
+
+One sample a minute for two hours, in promtool's own notation: `1x5` is six ones, `0+60x120` counts up, `_x10`
+is nothing. What must not fire is either a value that stands exactly at the limit, or one that is gone a
+minute before the alert's `for` has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+Series = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What fires one alert, and everything that must leave it quiet."""
+
+    fires: Series
+    quiet: tuple[Series, ...]
+
+
+def _gauge(name: str, fires: str, *quiet: str) -> Case:
+    """One series, with the values that fire and those that do not."""
+    series = f"gitlab_sync_{name}"
+    return Case({series: fires}, tuple({series: values} for values in quiet))
+
+
+_MISSED: Final = 'gitlab_sync_webhooks_missed_total{partition="p"}'
+_UNAUTHORIZED: Final = 'gitlab_sync_webhooks_total{event="unread",result="unauthorized"}'
+_TAKEN: Final = 'gitlab_sync_webhooks_total{event="pipeline",result="taken"}'
+_LOST: Final = 'gitlab_sync_settlement_races_lost_total{via="poller"}'
+_SETTLED: Final = 'gitlab_sync_settlements_total{partition="p",result="succeeded",via="webhook"}'
+_OK: Final = 'gitlab_sync_gitlab_requests_total{operation="merge",result="ok"}'
+_AWAY: Final = 'gitlab_sync_gitlab_requests_total{operation="merge",result="unavailable"}'
+_RETRIES: Final = 'gitlab_sync_db_retries_total{reason="deadlock"}'
+_REFUSED: Final = 'gitlab_sync_expiries_total{partition="p",result="refused"}'
+_ADMITTED: Final = 'gitlab_sync_expiries_total{partition="p",result="admitted"}'
+_POLLED: Final = "gitlab_sync_poller_last_success_timestamp_seconds"
+_CHECKED: Final = "gitlab_sync_invariants_checked_timestamp_seconds"
+_READ: Final = "gitlab_sync_gauges_read_timestamp_seconds"
+_VIOLATIONS: Final = "gitlab_sync_invariant_violations"
+_OVERDUE: Final = "gitlab_sync_batch_overdue_seconds"
+_PAUSED: Final = "gitlab_sync_partition_paused"
+
+CASES: Final[Mapping[str, Case]] = {
+    "GitlabSyncAbsent": Case(
+        {"up": "1x120"},
+        (
+            {'gitlab_sync_build_info{version="1"}': "1x120"},
+            {'gitlab_sync_build_info{version="1"}': "1x50 _x9 1x60"},  # a restart of everything
+        ),
+    ),
+    "GitlabSyncDatabaseSilent": Case(
+        {f'{_READ}{{pod="a"}}': "60+60x40 2460x80"},
+        (
+            {f'{_READ}{{pod="a"}}': "0+60x60 3660x4 3960+60x55"},
+            {
+                f'{_READ}{{pod="a"}}': "0x120",
+                f'{_READ}{{pod="b"}}': "0+60x120",
+            },  # one replica cannot reach it
+        ),
+    ),
+    "GitlabSyncInvariantViolated": Case(
+        {f'{_VIOLATIONS}{{invariant="invariant_landed_once"}}': "0x50 1x70"},
+        (
+            {f'{_VIOLATIONS}{{invariant="invariant_landed_once"}}': "0x120"},
+            {f'{_VIOLATIONS}{{invariant="invariant_nothing_stuck"}}': "3x120"},  # the other alert's
+        ),
+    ),
+    "GitlabSyncLandedMismatch": Case(
+        {f'{_PAUSED}{{partition="p",reason="landed_mismatch"}}': "0x50 1x70"},
+        ({f'{_PAUSED}{{partition="p",reason="operator"}}': "1x120"},),
+    ),
+    "GitlabSyncBatchBlocked": _gauge('blocked_batches{partition="p",reason="draft"}', "1x120", "1x4 0x115"),
+    "GitlabSyncBatchOverdue": Case(
+        {f'{_OVERDUE}{{partition="p"}}': "0x20 0+60x100"},
+        (
+            {f'{_OVERDUE}{{partition="p"}}': "300x120"},
+            {f'{_OVERDUE}{{partition="p"}}': "0x20 301x4 0x95"},  # the sweep was late, and came
+            {
+                'gitlab_sync_active_batch_age_seconds{partition="p",status="running"}': "86400x120"
+            },  # its deadline: days
+        ),
+    ),
+    "GitlabSyncWaitingTooLong": _gauge(
+        'oldest_waiting_seconds{partition="p"}', "7260+60x120", "7200x120", "7201x9 0x110"
+    ),
+    "GitlabSyncWorkLeftLying": Case(
+        {f'{_VIOLATIONS}{{invariant="invariant_batch_is_looked_at"}}': "2x120"},
+        (
+            {f'{_VIOLATIONS}{{invariant="invariant_batch_is_looked_at"}}': "2x9 0x110"},
+            {f'{_VIOLATIONS}{{invariant="invariant_landed_once"}}': "1x120"},
+        ),
+    ),
+    "GitlabSyncInvariantsUnchecked": Case(
+        {_CHECKED: "60x120"},
+        (
+            {_CHECKED: "0x60 3660x60"},
+            {f'{_CHECKED}{{pod="a"}}': "0x120", f'{_CHECKED}{{pod="b"}}': "0+60x120"},
+        ),
+    ),
+    "GitlabSyncPollerSilent": Case(
+        {f'{_POLLED}{{pod="a"}}': "60x120"},
+        (
+            {f'{_POLLED}{{pod="a"}}': "0x120", f'{_POLLED}{{pod="b"}}': "0+60x120"},  # one answers HTTP only
+            {_POLLED: "0x14 900+60x105"},  # silent for fourteen minutes: past the limit, not for long enough
+        ),
+    ),
+    "GitlabSyncWebhooksMissed": Case(
+        {_MISSED: "0+1x120"},
+        ({_MISSED: "0x60 1x10 2x49"}, {_MISSED: "0x30 2x89", _TAKEN: "0+9x120"}),
+    ),
+    "GitlabSyncWebhooksUnauthorized": Case(
+        {_UNAUTHORIZED: "0+60x120"},
+        ({_UNAUTHORIZED: "0+3x120"}, {_UNAUTHORIZED: "0x60 40x60"}, {_TAKEN: "0+600x120"}),
+    ),
+    "GitlabSyncGitlabErrors": Case(
+        {_OK: "0+6x120", _AWAY: "0+3x120"},
+        ({_OK: "0+8x120", _AWAY: "0+2x120"}, {_OK: "0+6x120", _AWAY: "0x50 30x69"}),
+    ),
+    "GitlabSyncDatabaseRetries": Case(
+        {_RETRIES: "0+120x120"}, ({_RETRIES: "0+60x120"}, {_RETRIES: "0x50 900x69"})
+    ),
+    "GitlabSyncOutboxBacklog": _gauge("outbox_pending", "501x120", "500x120", "0x50 900x14 0x55"),
+    "GitlabSyncNotificationsGivenUp": _gauge("outbox_dead", "1x120", "0x120", "1x4 0x115"),
+    "GitlabSyncExpiryRefused": Case(
+        {_REFUSED: "0x60 1x59"},  # the first refusal ever must fire, for the series begins at zero
+        ({_ADMITTED: "0+1x120", _REFUSED: "0x120"}, {_REFUSED: "2x120"}),
+    ),
+    "GitlabSyncRacesLostOften": Case(
+        {_LOST: "0+60x120", _SETTLED: "0+1x120"},
+        ({_LOST: "0+2x120", _SETTLED: "0+1x120"}, {_LOST: "0x30 50x89", _SETTLED: "0x120"}),
+    ),
+}
