@@ -47,7 +47,10 @@ class Verification(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HookInfo:
-    """A project's webhook. `events`: each kind of event that GitLab lists, and whether it is on."""
+    """A project's webhook. `events`: each kind of event that GitLab lists, and whether it is on.
+
+    `url` shows no user and password; `login` holds them as they stand before the host, still escaped.
+    """
 
     id: HookId
     url: str
@@ -58,17 +61,22 @@ class HookInfo:
     alert_status: str
     disabled_until: datetime | None
     has_template: bool = False
+    login: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HookWish:
-    """What a webhook is told to be. The secrets are always sent: whether they are right is not shown."""
+    """What a webhook is told to be. The secrets are always sent: whether they are right is not shown.
+
+    `login`: the user and password that belong before the host of `url`.
+    """
 
     url: str
     events: Mapping[str, bool]
     verification: Verification
     token: Secret | None
     signing_key: Secret | None
+    login: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from gitlab_sync.admin_port import (
     Verification,
 )
 from gitlab_sync.gitlab_shapes import Shape, UnexpectedShape, moment
-from gitlab_sync.secret import MASK
+from gitlab_sync.secret import MASK, Secret
 
 _EVENTS: Final = "_events"
 
@@ -40,6 +40,7 @@ def hook(shape: Shape) -> HookInfo:
     return HookInfo(
         id=HookId(_number(shape, "id")),
         url=without_password(_words(shape, "url")),
+        login=_login(_words(shape, "url")),
         events={name: value is True for name, value in shape.items() if name.endswith(_EVENTS)},
         verification=Verification.ON if verified else Verification.OFF,
         token=_presence(shape.get("token_present")),
@@ -52,15 +53,28 @@ def hook(shape: Shape) -> HookInfo:
 
 def without_password(url: str) -> str:
     """Mask what stands before the host: a proxy's password there would be printed for whoever looks."""
+    scheme, login, rest = _taken_apart(url)
+    return f"{scheme}{MASK}@{rest}" if login else url
+
+
+def _login(url: str) -> Secret | None:
+    login = _taken_apart(url)[1]
+    return Secret(login) if login else None
+
+
+def _taken_apart(url: str) -> tuple[str, str, str]:
+    """The scheme with its mark, what stands before the host, and host and path."""
     scheme, mark, rest = url.partition("://")
     authority, slash, tail = rest.partition("/")
-    _, is_known, host = authority.rpartition("@")
-    return f"{scheme}{mark}{MASK}@{host}{slash}{tail}" if is_known else url
+    login, _, host = authority.rpartition("@")
+    return scheme + mark, login, host + slash + tail
 
 
 def hook_data(wish: HookWish) -> dict[str, Any]:
     """Spell a wish as the body of the call; a secret that is not wished for is left as it is."""
-    data: dict[str, Any] = {"url": wish.url, **wish.events}
+    scheme, _, rest = _taken_apart(wish.url)
+    url = f"{scheme}{wish.login.reveal()}@{rest}" if wish.login else wish.url
+    data: dict[str, Any] = {"url": url, **wish.events}
     data["enable_ssl_verification"] = wish.verification is Verification.ON
     if wish.token is not None:
         data["token"] = wish.token.reveal()
@@ -79,7 +93,7 @@ def delivery(shape: Shape) -> HookDelivery:
         status=str(shape.get("response_status") or ""),
         duration_s=float(duration) if isinstance(duration, int | float) else 0.0,
         answered_at=http_date(str(headers.get("date") or "")),
-        location=str(headers["location"]) if headers.get("location") else None,
+        location=without_password(str(headers["location"])) if headers.get("location") else None,
     )
 
 

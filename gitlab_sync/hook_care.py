@@ -5,7 +5,8 @@ each time: GitLab does not show them, so only setting proves them; after a rotat
 webhook that GitLab has paused, or whose newest delivery failed, is tried: a success ends the pause and proves
 the way. What is left wrong is told as findings by `hook_rules`.
 
-Never deletes a webhook, and touches none that leads elsewhere.
+Never deletes a webhook, and touches none that leads elsewhere. A user and password that somebody wrote into
+its address stay there, and nobody prints them.
 
 Races considered:
 A  the answer to a creation is lost: the list is looked at before anything else; what is there is adopted.
@@ -133,7 +134,7 @@ async def install(
         status = await look(admin, project, needs)
         if tried.is_asked_for_in_vain(trial):
             status = replace(status, findings=(*status.findings, _unproven(status.project, hook, tried)))
-    return Installed(did, hook, tuple(changed), _secrets(needs), tried, status)
+    return Installed(did, hook, tuple(changed), _secrets(needs, hook), tried, status)
 
 
 async def _create(admin: GitLabAdmin, project: int | str, needs: HookNeeds, url: str) -> tuple[HookInfo, Did]:
@@ -178,8 +179,9 @@ def _unproven(project: str, hook: HookInfo, tried: Tried) -> Finding:
     return Finding(Kind.UNSEEN, "webhook", subject, f"the test delivery was {tried.words}", remedy)
 
 
-def _secrets(needs: HookNeeds) -> tuple[str, ...]:
+def _secrets(needs: HookNeeds, hook: HookInfo) -> tuple[str, ...]:
     named = {"token": needs.token, "signing key": needs.signing_key}
+    named["user and password of the address (as they were)"] = hook.login
     return tuple(name for name, secret in named.items() if secret is not None)
 
 

@@ -74,10 +74,15 @@ def ours(hooks: Sequence[HookInfo], url: str | None) -> list[HookInfo]:
 
 
 def wish_of(needs: HookNeeds, url: str, present: HookInfo | None) -> HookWish:
-    """What to tell GitLab about the webhook: our two kinds of event on, whatever else is on off."""
+    """What to tell GitLab about the webhook: our two kinds of event on, whatever else is on off.
+
+    A user and password in the present address are kept: they are for a proxy in front of the receiver, nobody
+    told them to us, and without them no delivery would pass.
+    """
     others = {ON_BY_DEFAULT} if present is None else {name for name, is_on in present.events.items() if is_on}
     events = dict.fromkeys(sorted(others - WANTED), False) | dict.fromkeys(sorted(WANTED), True)
-    return HookWish(url, events, Verification.ON, needs.token, needs.signing_key)
+    login = None if present is None else present.login
+    return HookWish(url, events, Verification.ON, needs.token, needs.signing_key, login)
 
 
 def differences(hook: HookInfo, needs: HookNeeds) -> list[str]:
