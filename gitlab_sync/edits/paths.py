@@ -40,6 +40,8 @@ _GIT_NAMES: Final = frozenset({".git", "git~1"})
 _SHORT_NAMES: Final = re.compile(
     r"(?:git|gitlab|gitatt|gitmod|codeow|lfscon|gi[0-9a-f]{4}|co[0-9a-f]{4}|lf[0-9a-f]{4})~[0-9]+"
 )
+# On Windows these are devices in every folder and with every ending: what is written there is not in a file.
+_DEVICES: Final = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9])[ ]*(?:[.:].*)?")
 _STREAM: Final = re.compile(r":[^:]*:\$.*")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 # Ignored by some file systems or invisible; all other control and format characters go by category.
@@ -114,6 +116,8 @@ def _component_problem(component: str) -> str | None:
     folded = _folded(component)
     if folded in _GIT_NAMES or _SHORT_NAMES.fullmatch(folded):
         return "leads into Git's own files; choose another name"
+    if _DEVICES.fullmatch(folded):
+        return "has the name of a device on Windows, where no checkout could hold it; choose another name"
     if component != component.strip() or component.endswith("."):
         return "has a part with a blank at an end, or a dot at its end; leave that out"
     return None

@@ -87,6 +87,32 @@ def test_no_disguise_leads_into_the_git_folder(path: str) -> None:
     assert "Git's own" in (path_problem(path) or "")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "CON",
+        "a/nul",
+        "aux.txt",
+        "AUX.tar.gz",
+        "com1",
+        "LPT9.yaml",
+        "com\u00b9.txt",
+        "prn/x",
+        "nul .txt",
+        "con:x",
+    ],
+)
+def test_a_device_of_windows_is_no_file_name(path: str) -> None:
+    """One such file keeps the whole repository from being checked out there."""
+    assert "device" in (path_problem(path) or "")
+
+
+@pytest.mark.parametrize("path", ["console", "con-1.yaml", "auxiliary/x", "com10", "nullable.yaml", "a.con"])
+def test_names_that_only_begin_like_a_device_are_free(path: str) -> None:
+    """The whole stem counts, up to its first dot."""
+    assert path_problem(path) is None
+
+
 @pytest.mark.parametrize("path", [".git\u200c/config", ".git /config", ".git./config", "\u200d.git/x"])
 def test_disguises_with_invisible_tails_fall_to_the_form(path: str) -> None:
     """Ignored characters, trailing blanks and dots never get as far as the comparison."""
