@@ -95,7 +95,10 @@ def merge_base(call: Call) -> Answer:
     refs = call.params.items("refs")
     if len(refs) < 2:
         raise bad_request("Provide at least 2 refs")
-    base = project.repo.merge_base(_resolve(project, refs[0]), _resolve(project, refs[1]))
+    shas = {ref: project.repo.resolve(ref) for ref in refs}
+    if unknown := [ref for ref, sha in shas.items() if sha is None]:
+        raise bad_request(f"Could not find ref: {unknown[0]}")  # wording unverified
+    base = project.repo.merge_base(str(shas[refs[0]]), str(shas[refs[1]]))
     if base is None:
         raise not_found("Merge Base Not Found")
     return Answer(200, commit_view(call.sim, project, project.repo.commit(base)))

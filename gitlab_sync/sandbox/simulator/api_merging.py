@@ -50,7 +50,10 @@ def cancel_auto_merge(call: Call) -> Answer:
 
 
 def rebase(call: Call) -> Answer:
-    """Put the source's changes on the target's head as one commit; a conflict ends up in merge_error."""
+    """Put the source's changes on the target's head as one commit; a conflict ends up in merge_error.
+
+    It is no push: approvals stay, whatever the project says of pushes.
+    """
     mr = merge_request_of(call)
     repo, source, target = mr.project.repo, mr.source_branch, mr.project.repo.branch(mr.target_branch)
     head = repo.branch(source)
@@ -63,6 +66,7 @@ def rebase(call: Call) -> Answer:
         author, now = repo.commit(head).author, call.sim.clock.now()
         message = repo.commit(head).message
         new = repo.write_commit(tree, [target], message, author=author, committer=person(call.user), at=now)
+        mr.rebased_to = new
         pushed(call.sim, mr.project, source, new, head, call.user)
     return Answer(202, {"rebase_in_progress": True})
 

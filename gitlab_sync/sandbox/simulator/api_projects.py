@@ -119,7 +119,6 @@ def project_view(sim: Simulator, project: Project, viewer: User) -> dict[str, An
         "owner": user_basic(sim, project.owner),
         "creator_id": project.owner.id,
         "jobs_enabled": True,
-        "ci_config_path": "",
         "can_create_merge_request_in": viewer.role_in(project.id) >= Role.DEVELOPER,
         "topics": [],
         "tag_list": [],

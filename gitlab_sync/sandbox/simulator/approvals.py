@@ -53,8 +53,11 @@ def reset(sim: Simulator, mr: MergeRequest) -> None:
 
 
 def reset_by_push(sim: Simulator, mr: MergeRequest, user: User) -> None:
-    """Take all approvals away if the project wants that; newer versions tell the hooks who did it."""
-    if not mr.approved_by or not mr.project.reset_approvals_on_push:
+    """Take all approvals away if the project wants that; newer versions tell the hooks who did it.
+
+    What came of GitLab's own rebase takes none away.
+    """
+    if not mr.approved_by or not mr.project.reset_approvals_on_push or mr.head_sha == mr.rebased_to:
         return
     mr.approved_by.clear()
     system = {"system": True, "system_action": RESET_ON_PUSH} if sim.profile.system_fields else {}

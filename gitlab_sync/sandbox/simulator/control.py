@@ -96,8 +96,10 @@ class SimControl:
         body = {"branch": branch, "files": dict(files or {}), **more}
         return str(self._post(f"{_project(project)}/push", body)["head"])
 
-    def delete_branch(self, project: int | str, branch: str, username: str = "root") -> None:
-        self._post(f"{_project(project)}/branches/delete", {"branch": branch, "username": username})
+    def delete_branch(self, project: int | str, branch: str, username: str = "root", **more: Any) -> None:
+        """Delete a branch; unseen=True: what came from it stays open."""
+        body = {"branch": branch, "username": username, **more}
+        self._post(f"{_project(project)}/branches/delete", body)
 
     def merge(self, project: int | str, iid: int, username: str = "root") -> Json:
         """Merge as a person, as soon as it can be merged."""

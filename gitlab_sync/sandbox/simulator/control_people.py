@@ -7,6 +7,7 @@ from gitlab_sync.sandbox.simulator.api_notes import begin
 from gitlab_sync.sandbox.simulator.approvals import approvals_left, approve
 from gitlab_sync.sandbox.simulator.closing import close, delete_branch, reopen
 from gitlab_sync.sandbox.simulator.control_api import Body, Order
+from gitlab_sync.sandbox.simulator.mergeability import forget
 from gitlab_sync.sandbox.simulator.opening import delete
 
 
@@ -60,5 +61,11 @@ def approve_mr(order: Order) -> Body:
 
 
 def remove_branch(order: Order) -> None:
-    user = order.user()
-    delete_branch(order.sim, order.project(), order.body["branch"], user)
+    """Delete a branch; `unseen`: GitLab's worker that would close what came from it has died."""
+    user, project, branch = order.user(), order.project(), order.body["branch"]
+    head = project.repo.branch(branch)
+    if order.body.get("unseen") and head is not None:
+        project.repo.delete_branch(branch, head)
+        forget(project, branch)
+    else:
+        delete_branch(order.sim, project, branch, user)

@@ -36,6 +36,7 @@ DEFAULT_SETTINGS: dict[str, Any] = {
     "archived": False,
     "resolve_outdated_diff_discussions": False,
     "visibility": "private",
+    "ci_config_path": "",
 }
 
 

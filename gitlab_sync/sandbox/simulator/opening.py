@@ -19,6 +19,7 @@ from gitlab_sync.sandbox.simulator.hook_events import merge_request_changed
 from gitlab_sync.sandbox.simulator.mergeability import forget_one, start_check
 from gitlab_sync.sandbox.simulator.pipelines import start_for
 from gitlab_sync.sandbox.simulator.state import Label, MergeRequest, MergeStatus, Milestone, MrState, Project
+from gitlab_sync.sandbox.simulator.versions import note_version
 
 TITLE_CHARS = 255
 DESCRIPTION_CHARS = 1_048_576
@@ -70,6 +71,7 @@ def open_merge_request(sim: Simulator, project: Project, user: User, wish: MrWis
     _note_labels(sim, mr, user, _pair([], mr.labels))
     project.merge_requests[mr.iid] = mr
     _keep_head(mr)
+    note_version(sim, mr)
     sim.clock.after(sim.timings.prepare_s, lambda: _prepared(sim, mr, user))
     return mr
 

@@ -13,16 +13,17 @@ from gitlab_sync.sandbox.simulator.mergeability import forget
 from gitlab_sync.sandbox.simulator.merging import target_moved
 from gitlab_sync.sandbox.simulator.pipelines import start_for
 from gitlab_sync.sandbox.simulator.state import MergeRequest, MrState, Project
+from gitlab_sync.sandbox.simulator.versions import note_version
 
 
 def pushed(sim: Simulator, project: Project, branch: str, new: str, old: str | None, user: User) -> None:
     """Move a branch from `old` (None: create it) to `new` and let the consequences follow."""
     project.repo.move_branch(branch, new, old)
     target_moved(sim, project, branch, old, user)
-    if old is None or old == new:
+    if old == new:
         return
     for mr in list(project.merge_requests.values()):
-        if mr.source_branch == branch and mr.state is MrState.OPENED:
+        if old is not None and mr.source_branch == branch and mr.state is MrState.OPENED:
             _new_head(sim, mr, old, new, user)
     forget(project, branch)
 
@@ -35,6 +36,7 @@ def _new_head(sim: Simulator, mr: MergeRequest, old: str, new: str, user: User) 
     if target is not None:
         mr.base_sha, mr.start_sha = repo.merge_base(target, new) or target, target
         mr.changes_count = len(repo.changes(mr.base_sha, new))
+    note_version(sim, mr)
     if target is not None and repo.is_ancestor(new, target):
         return
     merge_request_changed(sim, mr, "update", user, oldrev=old)

@@ -22,6 +22,7 @@ from gitlab_sync.sandbox.simulator import (
     control_faults,
     control_people,
     control_stage,
+    versions,
 )
 from gitlab_sync.sandbox.simulator.control_api import OrderHandler
 from gitlab_sync.sandbox.simulator.http_edge import Handler
@@ -123,6 +124,7 @@ API_ROUTES: list[tuple[str, str, Handler]] = [
     ("POST", _MR + "/pipelines", api_mr_parts.create_merge_request_pipeline),
     ("GET", _MR + "/commits", api_mr_parts.merge_request_commits),
     ("GET", _MR + "/diffs", api_mr_parts.merge_request_diffs),
+    ("GET", _MR + "/versions", versions.merge_request_versions),
     ("GET", _MR + "/changes", api_mr_parts.merge_request_changes),
     ("GET", _MR + "/participants", api_mr_parts.merge_request_participants),
     ("GET", _MR + "/merge_ref", api_merging.merge_ref),

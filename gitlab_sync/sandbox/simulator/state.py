@@ -161,6 +161,8 @@ class MergeRequest:
     edited_at: float | None = None
     edited_by: User | None = None
     pipelines: list[Pipeline] = field(default_factory=list)
+    versions: list[Version] = field(default_factory=list)
+    rebased_to: str | None = None
     listed_as: tuple[tuple[Any, ...], dict[str, Any]] | None = None
 
     @property
@@ -175,6 +177,17 @@ class MergeRequest:
     def head_pipeline(self) -> Pipeline | None:
         """Return the newest pipeline made for the present head."""
         return next((p for p in reversed(self.pipelines) if p.head_sha == self.head_sha), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a push to the source branch made of a merge request."""
+
+    id: int
+    head_sha: str
+    base_sha: str
+    start_sha: str
+    created_at: float
 
 
 @dataclass(slots=True)
