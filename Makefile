@@ -18,13 +18,13 @@ SCRIPTS := .ci/run .ci/install-helm.sh gitlab_sync/sandbox/database/install-mysq
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-helm chart-reference requirements test-chaos test-failover test-fidelity test-scenarios check bench clean
+.PHONY: help demo test test-unit test-helm test-observability chart-reference requirements test-chaos test-failover test-fidelity test-scenarios check bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "  Variables: ONCE=1 and REQUESTS=n (demo), WORKERS=n (test), PYTEST_ARGS='-k word' (test, test-unit),"
+	@echo "  Variables: ONCE=1 and REQUESTS=n (demo), WORKERS=n (test), PYTEST_ARGS='-k word' (test, test-…),"
 	@echo "  CHAOS_ARGS='--parts storm --servers mysql' (test-chaos), SCENARIOS_ARGS='--only 7a --modes hooks' (test-scenarios),"
 	@echo "  PYTHON=python3.12 (which interpreter makes .venv)."
 
@@ -41,6 +41,10 @@ test-unit: $(DEV) ## run the unit tests: seconds, no server
 
 test-helm: $(DEV) ## the chart on Helm 4 and 3 and against ten versions of Kubernetes, the image's files (part of test)
 	@$(BIN)/pytest tests/helm -n $(WORKERS) $(PYTEST_ARGS)
+
+test-observability: $(DEV) ## from the service to the pager through real Prometheus and Alertmanager; the dashboard (part of test)
+	@$(BIN)/python -m gitlab_sync.sandbox.database mysql
+	@$(BIN)/pytest tests/observability tests/helm/test_dashboard.py -n $(WORKERS) --dist loadfile --durations 15 --durations-min 0.5 $(PYTEST_ARGS)
 
 test-chaos: $(DEV) ## the long forms: faults at full size, storms, races by the ten thousand; at most an hour
 	@$(BIN)/python -m gitlab_sync.sandbox.database

@@ -16,6 +16,7 @@ import promql_parser
 from prometheus_client.metrics_core import Metric
 
 from gitlab_sync.freezing import PauseReason
+from gitlab_sync.invariants import ALL as INVARIANTS
 from gitlab_sync.rounds import RoundResult
 from gitlab_sync.states import ACTIVE_BATCH, TERMINAL_BATCH, BatchStatus, Via
 from gitlab_sync.telemetry import (
@@ -23,6 +24,7 @@ from gitlab_sync.telemetry import (
     DeliveryResult,
     ExpiryResult,
     Metrics,
+    RequestResult,
     TransactionResult,
     WebhookEvent,
     WebhookResult,
@@ -32,7 +34,7 @@ from gitlab_sync.verdict import BlockReason
 #: What the Prometheus Operator attaches to every series of a target.
 TARGET_LABELS: Final = frozenset({"namespace", "job", "instance", "pod", "service", "endpoint", "container"})
 _HISTOGRAM: Final = re.compile(r"_(bucket|count|sum)$")
-_ALERT_LABELS: Final = frozenset({"alertname", "alertstate", "severity", "partition", "reason"})
+_ALERT_LABELS: Final = frozenset({"alertname", "alertstate", "severity", "partition", "reason", "invariant"})
 
 
 def _words(names: Iterable[StrEnum]) -> frozenset[str]:
@@ -50,8 +52,10 @@ _VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("gitlab_sync_detection_lag_seconds", "via"): _words(Via),
     ("gitlab_sync_expiries_total", "result"): _words(ExpiryResult),
     ("gitlab_sync_gitlab_requests_total", "result"): _words(CallResult),
+    ("gitlab_sync_invariant_violations", "invariant"): frozenset(INVARIANTS),
     ("gitlab_sync_outbox_deliveries_total", "result"): _words(DeliveryResult),
     ("gitlab_sync_partition_paused", "reason"): _words(PauseReason),
+    ("gitlab_sync_requests_total", "result"): _words(RequestResult),
     ("gitlab_sync_rounds_total", "result"): _words(RoundResult),
     ("gitlab_sync_settlement_races_lost_total", "via"): _words(Via),
     ("gitlab_sync_settlements_total", "result"): _statuses(TERMINAL_BATCH),
