@@ -231,6 +231,18 @@ class GitLabGateway(Protocol):
         """
         ...
 
+    async def rebase(self, project_id: ProjectId, iid: MrIid) -> None:
+        """Ask GitLab to put the MR's commits on its target's head, which leaves approvals as they are.
+
+        It happens after the answer, or comes to nothing: the MR's head is the only proof. GitLabRefused: the
+        branch may not be force-pushed, or is gone.
+        """
+        ...
+
+    async def pushed_heads(self, project_id: ProjectId, iid: MrIid) -> Sequence[str]:
+        """Return the heads that the MR has had, the newest first; GitLab notes a push some time after it."""
+        ...
+
     async def user_ids(self, usernames: Sequence[str]) -> dict[str, int]:
         """Return the numbers of those of `usernames` whom GitLab knows."""
         ...

@@ -3,7 +3,8 @@
 One more set of calls on `gitlab_calls`. A blob's id is its content, so two files are compared without reading
 either. All of it is sent with the read token; see `gateway` for each promise.
 
-Races considered: none. Every question names a commit by its sha, and a commit never changes.
+Races considered: none of its own. Questions name a commit by its sha, and a commit never changes; which heads a
+merge request has had only grows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gitlab_sync import gitlab_listing as listing
 from gitlab_sync import gitlab_shapes as shapes
 from gitlab_sync.gitlab_calls import ONE_TRY, GitLabCalls, OwnProject
 from gitlab_sync.gitlab_errors import GitLabCall
-from gitlab_sync.model import CommitInfo, ProjectId
+from gitlab_sync.model import CommitInfo, MrIid, ProjectId
 from gitlab_sync.target_tree import TreeEntry
 
 MOST_CHANGES: Final = 3_000
@@ -77,6 +78,14 @@ class GitLabContents:
             return frozenset(_paths(islice(rows, MOST_CHANGES)))
 
         return await self._calls.of_project(GitLabCall.COMMIT_DIFF, project_id, work)
+
+    async def pushed_heads(self, project_id: ProjectId, iid: MrIid) -> tuple[str, ...]:
+        def work(own: OwnProject) -> tuple[str, ...]:
+            versions = own.mergerequests.get(iid, lazy=True).diffs
+            rows = versions.list(per_page=listing.PAGE_ENTRIES, page=1, get_all=False, **ONE_TRY)
+            return tuple(str(row.head_commit_sha) for row in rows)
+
+        return await self._calls.of_project(GitLabCall.VERSIONS, project_id, work)
 
     async def _list_blobs(
         self, project_id: ProjectId, ref: str, part: listing.Listing

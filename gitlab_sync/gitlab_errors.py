@@ -46,6 +46,8 @@ class GitLabCall(StrEnum):
     READ_FILE = "read_file"
     CREATE_COMMIT = "create_commit"
     RESET_BRANCH = "reset_branch"
+    REBASE = "rebase"
+    VERSIONS = "versions"
     USERS = "users"
     BOARD_TRAIN = "board_train"
     TRAIN_CAR = "train_car"
@@ -78,6 +80,7 @@ _WRITES: Final = frozenset(
     {
         GitLabCall.CREATE_COMMIT,
         GitLabCall.RESET_BRANCH,
+        GitLabCall.REBASE,
         GitLabCall.BOARD_TRAIN,
         GitLabCall.OPEN_MERGE_REQUEST,
         GitLabCall.MERGE,

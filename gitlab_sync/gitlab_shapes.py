@@ -48,6 +48,7 @@ def project(shape: Shape) -> ProjectInfo:
         default_branch=_text(shape, "default_branch"),
         merge_method=_text(shape, "merge_method"),
         squash_option=_text(shape, "squash_option"),
+        ci_config_path=_text(shape, "ci_config_path"),
     )
 
 
@@ -64,7 +65,11 @@ def branch(shape: Shape) -> BranchInfo:
 
 def commit(shape: Shape) -> CommitInfo:
     """Read a commit, one just made included."""
-    return CommitInfo(sha=_need(shape, "id", str), parent_shas=tuple(shape.get("parent_ids") or ()))
+    return CommitInfo(
+        sha=_need(shape, "id", str),
+        parent_shas=tuple(shape.get("parent_ids") or ()),
+        message=_text(shape, "message"),
+    )
 
 
 def file_content(path: str, shape: Shape) -> FileContent:

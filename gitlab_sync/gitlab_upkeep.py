@@ -59,6 +59,12 @@ class GitLabUpkeep:
 
         return await self._calls.of_project(GitLabCall.RESET_BRANCH, project_id, work)
 
+    async def rebase(self, project_id: ProjectId, iid: MrIid) -> None:
+        def work(own: OwnProject) -> None:
+            own.mergerequests.get(iid, lazy=True).rebase(**ONE_TRY)
+
+        await self._calls.of_project(GitLabCall.REBASE, project_id, work)
+
     async def user_ids(self, usernames: Sequence[str]) -> dict[str, int]:
         found = await asyncio.gather(*(self._user_id(name) for name in usernames))
         return {name: number for name, number in zip(usernames, found, strict=True) if number is not None}

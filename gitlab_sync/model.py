@@ -214,6 +214,11 @@ class BatchRow:
     ending_code: str | None = None
     ending_members: str | None = None
 
+    @property
+    def rested_s(self) -> float:
+        """How long ago anything was recorded of it, by the database's clock at the read."""
+        return self.age_s - (self.updated_at - self.created_at).total_seconds()
+
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
@@ -244,6 +249,7 @@ class ProjectInfo:
     default_branch: str
     merge_method: str
     squash_option: str
+    ci_config_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +298,11 @@ class BranchInfo:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """A commit that GitLab made for us."""
+    """A commit at GitLab."""
 
     sha: str
     parent_shas: tuple[str, ...]
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,13 @@ C  a push to our branch after the pipeline was green: the head differs, BLOCKED;
    catches one that comes after this look.
 D  a pipeline goes from success back to running (a retry, a manual job): the merge waits for it again.
 E  the target moves: the batch is rebuilt on it, a bounded number of times, then given up without blame. A
-   push of ours that we died over looks like a foreign one: it is recognised by what it holds (`rebuild`).
+   push of ours that we died over looks like a foreign one, and so does GitLab's own rebase: recognised by
+   what it holds (`rebuild`).
 F  BLOCKED, and the cause goes while another takes its place: first Unblock, and the next look blocks anew.
+G  people merge, and the target moves again and again under a fast-forward project: `need_rebase` alone is
+   nobody's conflict, so it never ends a batch and uses up nothing. It is rebased once GitLab says that no
+   other thing is in the way (it tells approvals, threads and drafts first), not oftener than every two
+   minutes, and so that approvals stay. A conflict does end it, if it comes oftener than time has earned.
 Not considered: a reopened MR of a settled batch; whoever meets it reports it.
 """
 
@@ -38,6 +43,7 @@ from gitlab_sync.model import (
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.verdict.obstacles import (
     STATUS_CI_RUNS,
+    STATUS_REBASE,
     STATUS_WAITS,
     mergeables,
     misfits,
@@ -48,6 +54,7 @@ from gitlab_sync.verdict.values import (
     Block,
     BlockReason,
     GiveUp,
+    Manner,
     MemberFate,
     Merge,
     NotPublished,
@@ -69,7 +76,9 @@ _DECIDED_HERE: Final = frozenset(BlockReason) - {
     BlockReason.FOREIGN_BRANCH,
     BlockReason.PUBLISH_REFUSED,
     BlockReason.TRAIN_UNAVAILABLE,
+    BlockReason.PUSH_OVERWRITTEN,  # somebody has to have read it
 }
+_BRANCH_GONE: Final = frozenset({BlockReason.TARGET_GONE, BlockReason.SOURCE_GONE})
 
 
 def decide(observation: Observation, policy: Partition, patience: Patience | None = None) -> Verdict:
@@ -126,6 +135,14 @@ def _finished(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Se
     return None
 
 
+def _closed_by_us(code: str, fate: str | None) -> Settle:
+    """End it as was recorded before the close. Words of another release blame nobody."""
+    reason = SettleReason(code) if code in set(SettleReason) else SettleReason.GIVEN_UP
+    members = fate or MemberFate.BY_POLICY
+    known = MemberFate(members) if members in set(MemberFate) else MemberFate.INNOCENT
+    return Settle(BatchStatus.FAILED, reason, members=known)
+
+
 def _merged(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Settle:
     """Merged is landed only if it was our head that went into our target; `landing` looks at the content."""
     landed = shown.merge_commit_sha or shown.squash_commit_sha or shown.sha
@@ -134,14 +151,6 @@ def _merged(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Sett
     if shown.sha != batch.head_sha:
         return Settle(BatchStatus.FAILED, SettleReason.MERGED_OTHER_HEAD, landed, MemberFate.INNOCENT)
     return Settle(BatchStatus.SUCCEEDED, SettleReason.MERGED, landed)
-
-def _closed_by_us(code: str, fate: str | None) -> Settle:
-    """End it as was recorded before the close. Words of another release blame nobody."""
-    reason = SettleReason(code) if code in set(SettleReason) else SettleReason.GIVEN_UP
-    members = fate or MemberFate.BY_POLICY
-    known = MemberFate(members) if members in set(MemberFate) else MemberFate.INNOCENT
-    return Settle(BatchStatus.FAILED, reason, members=known)
-
 
 
 def _open(
@@ -155,10 +164,12 @@ def _open(
     changed = _changed(batch, shown, policy)
     if changed is not None:
         return changed
+    if observation.overwritten is not None:
+        return Block(BlockReason.PUSH_OVERWRITTEN, _what_was_lost(observation.overwritten))
     if observation.ride is Ride.ON:
         return Wait(WaitReason.ON_TRAIN)
     if shown.detailed_merge_status in misfits(policy.merge):
-        return _misfit(batch, patience)
+        return _misfit(batch, shown, policy, patience)
     if policy.merge is MergeMode.MANUAL:
         return Wait(WaitReason.PEOPLE)
     return judge_pipeline(batch, shown, policy, patience) or _merge(observation, shown, policy, patience)
@@ -187,16 +198,32 @@ def _changed(batch: BatchRow, shown: MergeRequestInfo, policy: Partition) -> Ver
 
 
 def _foreign(batch: BatchRow, sha: str) -> Verdict:
-    """Somebody pushed; or we did, for a rebuild, and died before saying so."""
-    if batch.attempt > 1 and batch.status is BatchStatus.RUNNING:
+    """Somebody pushed or pressed Rebase; or we did, for a rebuild, and died before saying so."""
+    if batch.status is BatchStatus.RUNNING or batch.reason_code == BlockReason.SOURCE_GONE:
         return Recognise(sha)
     return Block(BlockReason.FOREIGN_PUSH, f"sha: the branch holds {sha}, we pushed {batch.head_sha}")
 
 
-def _misfit(batch: BatchRow, patience: Patience) -> Verdict:
-    if batch.attempt < patience.attempts and batch.ending_code is None:
+def _misfit(batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience: Patience) -> Verdict:
+    is_manual = policy.merge is MergeMode.MANUAL
+    if is_manual and batch.ending_code is None and shown.detailed_merge_status == STATUS_REBASE:
+        return _behind(batch, patience)
+    earned = int(batch.age_s // patience.rebase_again_s) if is_manual else 0
+    if batch.attempt < patience.attempts + earned and batch.ending_code is None:
         return Rebuild()
     return GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT)
+
+
+def _behind(batch: BatchRow, patience: Patience) -> Verdict:
+    """Race G. Whatever was recorded last began the pause, so also a try that came to nothing."""
+    if batch.rested_s < patience.rebase_again_s:
+        return Wait(WaitReason.REBASE_LATER)
+    return Rebuild(manner=Manner.KEEPING_APPROVALS)
+
+
+def _what_was_lost(sha: str) -> str:
+    where = "GitLab keeps it among the merge request's versions"
+    return f"head_commit_sha: {sha} was pushed a moment before we rebuilt and is off the branch now; {where}"
 
 
 def _merge(
@@ -233,7 +260,7 @@ def _while_blocked(batch: BatchRow, verdict: Verdict) -> Verdict:
             return verdict  # undecided: the cause may well be there still
         case Block(reason=reason) if reason == batch.reason_code:
             return Wait(WaitReason.STILL_BLOCKED, verdict.pipeline_id)
-        case Rebuild() if batch.reason_code == BlockReason.TARGET_GONE:
+        case Rebuild() | Recognise() if batch.reason_code in _BRANCH_GONE:
             return verdict  # only a look at the branch tells whether it is back
         case _:
             return Unblock() if batch.reason_code in _DECIDED_HERE else Wait(WaitReason.STILL_BLOCKED)

@@ -22,6 +22,7 @@ class WaitReason(StrEnum):
     MERGE_ASKED = "merge_asked"  # we asked a moment ago
     MERGING = "merging"  # the MR is locked: GitLab is at it
     PEOPLE = "people"  # merge mode manual
+    REBASE_LATER = "rebase_later"  # merge mode manual: behind its target, and rebased a moment ago
     ON_TRAIN = "on_train"  # GitLab's merge train has it
     STILL_BLOCKED = "still_blocked"
 
@@ -30,7 +31,8 @@ class BlockReason(StrEnum):
     """Why a batch is BLOCKED: somebody has to do something. The last five come from others than `decide`."""
 
     FOREIGN_PUSH = "foreign_push"
-    SOURCE_GONE = "source_gone"  # our branch holds no commit
+    PUSH_OVERWRITTEN = "push_overwritten"  # a person's, by a rebuild of ours
+    SOURCE_GONE = "source_gone"  # our branch holds no commit, or is gone
     TARGET_GONE = "target_gone"  # the branch that batches merge into
     RETARGETED = "retargeted"  # somebody pointed the merge request at another branch
     MERGE_REFUSED = "merge_refused"  # asked for again and again, mergeable all the time, and not done
@@ -78,15 +80,16 @@ class SettleReason(StrEnum):
     LANDED_OTHERWISE = "landed_otherwise"
     LANDED_MISMATCH = "landed_mismatch"
     TARGET_MOVED = "target_moved"
+    TARGET_GONE = "target_gone"
     CLOSED_BY_PERSON = "closed_by_person"
     TIMED_OUT = "timed_out"
     NEVER_PUBLISHED = "never_published"
     MR_DELETED = "mr_deleted"
     OPERATOR = "operator"
+    GIVEN_UP = "given_up"
     PIPELINE_FAILED = "pipeline_failed"
     PIPELINE_SKIPPED = "pipeline_skipped"
     PIPELINE_CANCELED = "pipeline_canceled"
-    GIVEN_UP = "given_up"
     PIPELINE_MANUAL = "pipeline_manual"
     PIPELINE_MISSING = "pipeline_missing"
 
@@ -118,11 +121,15 @@ class Ride(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A batch and what GitLab shows of its MR. None: it has one, and GitLab says there is none."""
+    """A batch and what GitLab shows of its MR. None: it has one, and GitLab says there is none.
+
+    `overwritten`: a person's commit that our rebuild has thrown off the branch.
+    """
 
     batch: BatchRow
     merge_request: MergeRequestInfo | NotPublished | None
     ride: Ride = Ride.UNASKED
+    overwritten: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +145,7 @@ class Patience:
     boardings: int = 2
     attempts: int = 4  # the first push and three rebuilds
     locked_s: float = 900
+    rebase_again_s: float = 120  # where people merge; each such pause earns one more rebuild
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +183,22 @@ class Unblock:
     """The cause is gone: run again."""
 
 
+class Manner(StrEnum):
+    """How to come onto the target's present head.
+
+    KEEPING_APPROVALS: by GitLab's own rebase where that makes the same, because it leaves approvals alone.
+    """
+
+    ANEW = "anew"
+    KEEPING_APPROVALS = "keeping_approvals"
+
+
 @dataclass(frozen=True, slots=True)
 class Rebuild:
     """Our head does not fit on the target any more: compose again on its present head, in the same MR."""
 
     pipeline_id: int | None = None
+    manner: Manner = Manner.ANEW
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from gitlab_sync.model import (
     MrIid,
     PipelineInfo,
     ProjectId,
+    ProjectInfo,
 )
 from gitlab_sync.target_tree import EntryKind, TreeEntry
 from tests.support.service_values import Mode
@@ -75,6 +76,10 @@ class MemoryGitLab:
         del self._project(project_id).merge_requests[MrIid(iid)]
 
     # ------------------------------------------------------------ the gateway
+
+    async def project(self, project_id: int | str) -> ProjectInfo:
+        self._asked(int(project_id))
+        return ProjectInfo(ProjectId(int(project_id)), f"group/{project_id}", TARGET, "merge", "never")
 
     async def branch(self, project_id: ProjectId, branch: str) -> BranchInfo | None:
         return self._asked(project_id).branches.get(branch)

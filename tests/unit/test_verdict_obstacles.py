@@ -11,6 +11,7 @@ from gitlab_sync.model import MergeMode, PipelineAnswer, PipelinePolicy
 from gitlab_sync.verdict import (
     Block,
     BlockReason,
+    Manner,
     Merge,
     Observation,
     Rebuild,
@@ -117,5 +118,6 @@ def test_a_project_that_insists_on_a_pipeline_is_believed(status: str, policy: o
 def test_manual_leaves_every_obstacle_to_people(status: str) -> None:
     """In mode manual people see GitLab's page anyway; only what we can mend ourselves is done."""
     manual = replace(AUTO, merge=MergeMode.MANUAL)
-    expected = Rebuild(7) if status in REBUILDS else Wait(WaitReason.PEOPLE, 7)
+    manner = Manner.KEEPING_APPROVALS if status == "need_rebase" else Manner.ANEW
+    expected = Rebuild(7, manner) if status in REBUILDS else Wait(WaitReason.PEOPLE, 7)
     assert decide(Observation(RUNNING, shown(status)), manual) == expected

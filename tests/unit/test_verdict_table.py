@@ -21,6 +21,7 @@ from gitlab_sync.verdict import (
     Block,
     BlockReason,
     GiveUp,
+    Manner,
     MemberFate,
     Merge,
     NotPublished,
@@ -76,7 +77,8 @@ MERGES = Merge(HEAD, 7)
 TIMED_OUT = GiveUp(SettleReason.TIMED_OUT, MemberFate.INNOCENT)
 TARGET_MOVED = GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT, 7)
 SPENT = replace(RUNNING, attempt=Patience().attempts)
-FOREIGN = Block(BlockReason.FOREIGN_PUSH, f"sha: the branch holds {OTHER}, we pushed {HEAD}")
+REBASED = Rebuild(7, Manner.KEEPING_APPROVALS)
+LOST = {"our_rebuild_threw_somebody_s_push_away": OTHER}
 LOCKED = replace(OPENED, state="locked", updated_at=BORN)
 HANGS = Block(BlockReason.LOCKED_TOO_LONG, "state is locked since 2026-01-02 03:00 UTC", 7)
 
@@ -121,8 +123,6 @@ ROWS: dict[str, Row] = {
         AUTO,
         Settle(BatchStatus.FAILED, SettleReason.TIMED_OUT, members=MemberFate.INNOCENT),
     ),
-    "closed_at_an_unknown_time": (LATE, replace(CLOSED, closed_at=None), AUTO, BY_PERSON),
-    "mr_deleted": (RUNNING, None, AUTO, GiveUp(SettleReason.MR_DELETED)),
     "closed_by_us_for_the_reason_that_was_recorded": (
         replace(RUNNING, ending_code="target_moved", ending_members="fail"),
         CLOSED,
@@ -135,6 +135,8 @@ ROWS: dict[str, Row] = {
         AUTO,
         Settle(BatchStatus.FAILED, SettleReason.GIVEN_UP, members=MemberFate.INNOCENT),
     ),
+    "closed_at_an_unknown_time": (LATE, replace(CLOSED, closed_at=None), AUTO, BY_PERSON),
+    "mr_deleted": (RUNNING, None, AUTO, GiveUp(SettleReason.MR_DELETED)),
     "mr_deleted_while_blocked": (blocked("conflict"), None, AUTO, GiveUp(SettleReason.MR_DELETED)),
     # the deadline
     "red_past_the_deadline": (LATE, piped("failed"), AUTO, TIMED_OUT),
@@ -183,11 +185,40 @@ ROWS: dict[str, Row] = {
         AUTO,
         Block(BlockReason.NEEDS_ACTION, "state is parked: unknown here", 7),
     ),
-    "somebody_pushed_to_our_branch": (
+    "somebody_pushed_to_our_branch_or_pressed_rebase": (
         RUNNING,
         replace(OPENED, sha=OTHER, head_pipeline=replace(GREEN, sha=OTHER)),
         AUTO,
-        FOREIGN,
+        Recognise(OTHER),
+    ),
+    "a_push_of_another_reason_s_time": (
+        blocked(BlockReason.DRAFT),
+        replace(OPENED, sha=OTHER),
+        AUTO,
+        Unblock(),
+    ),
+    "an_unknown_head_while_our_branch_is_gone": (
+        blocked(BlockReason.SOURCE_GONE),
+        replace(OPENED, sha=OTHER),
+        AUTO,
+        Recognise(OTHER),
+    ),
+    "our_rebuild_threw_somebody_s_push_away": (
+        RUNNING,
+        OPENED,
+        MANUAL,
+        Block(
+            BlockReason.PUSH_OVERWRITTEN,
+            f"head_commit_sha: {OTHER} was pushed a moment before we rebuilt and is off the branch now; "
+            "GitLab keeps it among the merge request's versions",
+            7,
+        ),
+    ),
+    "nobody_has_read_of_the_push_that_was_thrown_away": (
+        blocked(BlockReason.PUSH_OVERWRITTEN),
+        OPENED,
+        MANUAL,
+        Wait(WaitReason.STILL_BLOCKED),
     ),
     "fresh_mr_without_a_head": (
         RUNNING,
@@ -264,6 +295,12 @@ ROWS: dict[str, Row] = {
         AUTO,
         Block(BlockReason.RETARGETED, "target_branch is 'other' now", 7),
     ),
+    "our_branch_is_looked_for_while_it_is_gone": (
+        blocked(BlockReason.SOURCE_GONE),
+        shown("commits_status"),
+        AUTO,
+        Rebuild(7),
+    ),
     "asked_to_merge_five_times_in_vain": (
         replace(asked(31), merge_asks=5),
         OPENED,
@@ -288,9 +325,46 @@ ROWS: dict[str, Row] = {
         RUNNING,
         replace(OPENED, sha=OTHER),
         MANUAL,
-        FOREIGN,
+        Recognise(OTHER),
+    ),
+    "manual_keeps_holding_a_foreign_push": (
+        blocked(BlockReason.FOREIGN_PUSH),
+        replace(OPENED, sha=OTHER),
+        MANUAL,
+        Wait(WaitReason.STILL_BLOCKED),
     ),
     "manual_is_rebuilt_after_a_conflict": (RUNNING, shown("conflict"), MANUAL, Rebuild(7)),
+    "manual_behind_its_target_is_rebased": (RUNNING, shown("need_rebase"), MANUAL, REBASED),
+    "manual_behind_its_target_for_the_hundredth_time": (
+        replace(SPENT, attempt=100),
+        shown("need_rebase"),
+        MANUAL,
+        REBASED,
+    ),
+    "manual_behind_its_target_a_moment_after_a_rebase": (
+        replace(RUNNING, updated_at=BORN + timedelta(seconds=200)),
+        shown("need_rebase"),
+        MANUAL,
+        Wait(WaitReason.REBASE_LATER, 7),
+    ),
+    "manual_behind_its_target_while_we_are_ending_it": (
+        replace(RUNNING, ending_code="operator"),
+        shown("need_rebase"),
+        MANUAL,
+        TARGET_MOVED,
+    ),
+    "manual_and_a_conflict_oftener_than_time_earns": (
+        replace(SPENT, age_s=100.0),
+        shown("conflict"),
+        MANUAL,
+        TARGET_MOVED,
+    ),
+    "manual_and_the_fifth_conflict_in_hours": (
+        replace(SPENT, age_s=7200.0),
+        shown("conflict"),
+        MANUAL,
+        Rebuild(7),
+    ),
     # blocked
     "a_conflict_frees_a_blocked_one_to_be_rebuilt": (
         blocked(BlockReason.APPROVAL_MISSING),
@@ -369,4 +443,4 @@ ROWS: dict[str, Row] = {
 def test_verdict(incident: str) -> None:
     """Each incident has exactly the verdict of its row."""
     batch, seen, policy, expected = ROWS[incident]
-    assert decide(Observation(batch, seen), policy) == expected
+    assert decide(Observation(batch, seen, overwritten=LOST.get(incident)), policy) == expected
