@@ -15,20 +15,25 @@ COPY requirements/build.txt requirements/run.txt requirements/
 RUN python -m venv tools \
     && python -m venv --without-pip /opt/gitlab-sync \
     && tools/bin/pip install --quiet --requirement requirements/build.txt \
-    && tools/bin/pip --python /opt/gitlab-sync/bin/python install --quiet --requirement requirements/run.txt
+    && tools/bin/pip --python /opt/gitlab-sync/bin/python install --quiet --no-compile --requirement requirements/run.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY hooks hooks/
 COPY gitlab_sync gitlab_sync/
 COPY sql sql/
 ENV PIP_REQUIRE_HASHES=0
 RUN tools/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . \
-    && tools/bin/pip --python /opt/gitlab-sync/bin/python install --quiet --no-deps dist/*.whl
+    && tools/bin/pip --python /opt/gitlab-sync/bin/python install --quiet --no-compile --no-deps dist/*.whl \
+    && /opt/gitlab-sync/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/gitlab-sync/lib
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="gitlab-sync" \
       org.opencontainers.image.description="Lands approved change requests in GitLab, one merge request per round." \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/gitlab-sync /opt/gitlab-sync
+# Nothing can be compiled on a read-only root, and python's own images leave the standard library uncompiled: each start would
+# do it again. Bytecode is taken as it is, whatever times the files have got.
+RUN python -m compileall -q --invalidation-mode unchecked-hash -x '/(test|tests|idlelib|lib2to3|tkinter|turtledemo|ensurepip|site-packages)/' \
+    "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 # In a container loopback is nobody's way in: it listens everywhere, probes and metrics on a port of their own. python-gitlab
 # looks for a home when it is imported, and a user without a name (as OpenShift's) has none.
 ENV PATH=/opt/gitlab-sync/bin:$PATH \
