@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
-SCRIPTS := .ci/run .ci/install-helm.sh gitlab_sync/sandbox/database/install-mysql.sh
+SCRIPTS := .ci/run .ci/install-helm.sh .ci/install-nginx.sh gitlab_sync/sandbox/database/install-mysql.sh
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -81,6 +81,9 @@ class Patience:
     statement_tries: int = 15
     pause_s: float = 2.0
     pause: Callable[[float], None] = time.sleep
+    undisturbed: Callable[[], AbstractContextManager[None]] = (
+        nullcontext  # round each file: what holds signals
+    )
 
 
 _DEFAULT_PATIENCE: Final = Patience()
@@ -153,14 +156,14 @@ class _Run:
     def _file(self, standing: Standing, resume_at: int | None) -> str | None:
         if standing.state is MigrationState.DONE:
             return None
+        with self._patience.undisturbed():
+            return self._begun(standing, resume_at)
+
+    def _begun(self, standing: Standing, resume_at: int | None) -> str | None:
         migration = self._files[standing.file]
         if standing.state is MigrationState.PENDING:
-            _do(
-                self._cursor,
-                statement("schema_migration_start"),
-                file=migration.file,
-                checksum=migration.checksum,
-            )
+            start = statement("schema_migration_start")
+            _do(self._cursor, start, file=migration.file, checksum=migration.checksum)
             return self._statements(migration, after=0)
         # Begun, and somebody has looked. They may have found the statement after the last record in effect.
         after = (resume_at or 1) - 1
@@ -266,7 +269,7 @@ def _connect(target: DatabaseTarget) -> pymysql.Connection[DictCursor]:
             port=target.port,
             unix_socket=target.unix_socket,
             user=target.user,
-            password=target.password.reveal(),
+            password=target.password.reveal().encode(),  # a text would be sent as Latin-1
             database=target.name,
             charset="utf8mb4",
             autocommit=True,

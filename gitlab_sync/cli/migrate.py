@@ -76,8 +76,12 @@ def _is_enough(target: DatabaseTarget) -> bool:
 
 def _report(target: DatabaseTarget, resume_at: int | None, *, is_dry: bool) -> Report:
     from gitlab_sync import migrate as runner
+    from gitlab_sync.cli.signals import held_back
 
-    return runner.preview(target) if is_dry else runner.migrate(target, resume_at=resume_at)
+    patience = runner.Patience(undisturbed=held_back)
+    return (
+        runner.preview(target) if is_dry else runner.migrate(target, resume_at=resume_at, patience=patience)
+    )
 
 
 def _say_standings(standings: tuple[Standing, ...], *, as_json: bool) -> None:

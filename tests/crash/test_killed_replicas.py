@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import pytest
 
 from gitlab_sync.model import BatchId
 from gitlab_sync.points import POINTS
-from gitlab_sync.sandbox.database import Flavour
 from gitlab_sync.settlement import Ending, settle
 from gitlab_sync.states import BatchStatus, Via
 from tests.support.crash_flows import STEPS, Flow, Journal, take_steps
@@ -17,108 +15,19 @@ from tests.support.crash_parent import ReplicaParent
 from tests.support.crash_points import How, Trap, Traps
 from tests.support.crash_runs import House, MakeHouse, for_each, require_same_end, scene
 from tests.support.crash_stage import End
+from tests.support.crash_traps import LATE, TRAPS, points_for, trap_at
 from tests.support.road import batch_of
 
 pytestmark = pytest.mark.timeout(600)  # many runs in one test, on a machine that others use too
 
-TRAPS: Final[dict[Flow, tuple[str, ...]]] = {
-    Flow.LAND: (
-        "submit.before_transaction",
-        "submit.before_commit",
-        "submit.committed",
-        "round.before_head",
-        "round.after_head",
-        "claim.after_slot",
-        "claim.after_select",
-        "claim.after_claim",
-        "claim.before_commit",
-        "claim.committed",
-        "poll.before_commit",
-        "poll.taken",
-        "reconcile.observed",
-        "reconcile.observed#2",
-        "reconcile.observed#3",
-        "publish.before_commit",
-        "publish.after_commit",
-        "publish.before_merge_request",
-        "publish.after_merge_request",
-        "publish.before_record",
-        "publish.recorded",
-        "fact.before_commit",
-        "fact.committed",
-        "fact.before_commit#2",
-        "fact.committed#2",
-        "fact.before_commit#3",
-        "fact.committed#3",
-        "merge.before_ask",
-        "merge.asked",
-        "landing.proven",
-        "settle.after_batch",
-        "settle.after_members",
-        "settle.after_outbox",
-        "settle.committed",
-        "clean_up.before_delete",
-        "clean_up.after_delete",
-        "clean_up.committed",
-        "outbox.before_lease",
-        "outbox.leased",
-        "outbox.before_send",
-        "outbox.before_send#5",
-        "outbox.delivered",
-        "outbox.before_mark",
-        "outbox.marked",
-        "outbox.woken",
-    ),
-    Flow.DEFER: ("release.after_members", "release.before_commit", "release.committed"),
-    Flow.RED: (
-        "give_up.before_close",
-        "give_up.closed",
-        "give_up.branch_deleted",
-        "give_up.read_again",
-        "landing.proven",
-        "settle.after_batch",
-        "settle.after_members",
-        "settle.after_outbox",
-        "settle.committed",
-        "clean_up.before_delete",
-        "clean_up.after_delete",
-    ),
-    Flow.BLOCK: ("block.before_commit", "block.committed", "fact.before_commit#4", "fact.committed#4"),
-    Flow.REBUILD: (
-        "rebuild.before_push",
-        "rebuild.after_push",
-        "fact.before_commit#3",
-        "fact.committed#3",
-        "fact.before_commit#4",
-        "fact.committed#4",
-    ),
-    Flow.APPROVE: ("move.before_commit", "move.committed", "move.before_commit#2", "move.committed#2"),
-    Flow.HOOKED: ("delivery.before_commit", "delivery.committed"),
-}
-LATE: Final = frozenset({"clean_up.before_close", "clean_up.after_close"})  # in a test of its own
 KILLED: Final = "SIGKILL at a point"
 BROKEN: Final = "exception at a point"
-IN_THE_DATABASE: Final = re.compile(
-    r"(claim|settle|move|delivery|release)\.|\.(before_(commit|record|lease|mark)|committed|marked)$"
-)
 
 
 def test_a_replica_is_crashed_at_every_point() -> None:
     """Who adds a point adds the crash."""
     crashed = {trap.partition("#")[0] for traps in TRAPS.values() for trap in traps}
     assert crashed | LATE == set(POINTS)
-
-
-def trap_at(text: str, how: How) -> Trap:
-    """`point` or `point#nth`."""
-    point, _, nth = text.partition("#")
-    return Trap(point, int(nth or 1), how)
-
-
-def points_of(house: House) -> list[str]:
-    """On MySQL all; on MariaDB a sample: where a transaction is open, and right after a COMMIT."""
-    is_all = house.server.flavour is Flavour.MYSQL
-    return [where for where in TRAPS[house.flow] if is_all or IN_THE_DATABASE.search(where)]
 
 
 @pytest.mark.parametrize("flow", TRAPS, ids=str)
@@ -142,7 +51,7 @@ async def test_what_a_killed_replica_leaves_is_finished_by_another(
                 await require_same_end(stage, ctx, expected, score)
 
     house = make_house(flow)
-    await for_each(house, points_of(house), run)
+    await for_each(house, points_for(house.flow, house.server.flavour), run)
 
 
 @pytest.mark.parametrize("flow", TRAPS, ids=str)
@@ -160,7 +69,7 @@ async def test_a_replica_that_breaks_at_a_point_goes_on(flow: Flow, make_house: 
             await require_same_end(stage, ctx, expected, score)
 
     house = make_house(flow)
-    await for_each(house, points_of(house), run)
+    await for_each(house, points_for(house.flow, house.server.flavour), run)
 
 
 @pytest.mark.parametrize("where", sorted(LATE))

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from gitlab_sync.assembly import POOL_SIZE
+from gitlab_sync.cli.serve import STOP_LIMIT_S
+from gitlab_sync.db.limits import COMMIT_LIMIT_S
+from gitlab_sync.db.pool import QUIT_LIMIT_S
 from gitlab_sync.partitions import load_partitions
-from gitlab_sync.service import DRAIN_S, Role
+from gitlab_sync.service import DRAIN_S, HAND_BACK_S, Role
 from gitlab_sync.settings import _VARIABLES, PREFIX, Need, load_settings
 from hooks.api.bodies import SUBMIT_LIMITS
 from hooks.receiver import HOOK_LIMITS
-from hooks.server import GRACE_S
+from hooks.server import GRACE_S, KEPT_S, LAST_HEAD_S
 from hooks.table import PROBES, PUBLIC
 from tests.support.certificates import private_authority
 from tests.support.chart import CHART, MODES, Document, containers, of_kind, one, pod_specs, render
@@ -125,12 +129,13 @@ def test_the_narrow_routes_lead_to_the_webhook_and_nowhere_else() -> None:
 
 
 def test_a_pod_has_time_to_drain() -> None:
-    """The pause, two drains one after the other, and what runs beside them, with seconds to spare."""
+    """The pause and the longest stop there is, with seconds to spare."""
     pod = one(render({}), "Deployment")["spec"]["template"]["spec"]
     pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert pod["terminationGracePeriodSeconds"] >= pause + 2 * DRAIN_S + 10
-    assert GRACE_S <= 2 * DRAIN_S
-    assert f"{2 * DRAIN_S:.0f} s of a drain" in (CHART / "templates/_refuse.tpl").read_text(encoding="utf-8")
+    assert pod["terminationGracePeriodSeconds"] >= pause + STOP_LIMIT_S + 10
+    assert DRAIN_S + COMMIT_LIMIT_S + HAND_BACK_S + POOL_SIZE * QUIT_LIMIT_S <= STOP_LIMIT_S
+    assert KEPT_S + LAST_HEAD_S + GRACE_S <= DRAIN_S
+    assert f"{STOP_LIMIT_S:.0f} s of a drain" in (CHART / "templates/_refuse.tpl").read_text(encoding="utf-8")
 
 
 def _roles(deployment: Document) -> str:

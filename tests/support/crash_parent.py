@@ -46,14 +46,23 @@ class Replica:
         assert self.state in states, f"{self.name} is {self.state}:\n{self.tail()}"
         return self.state
 
+    @property
+    def ended_at(self) -> float:
+        """When it had ended, by the monotonic clock that all processes share."""
+        return self._parent.ended_at[self.name]
+
     def wake(self) -> None:
         """Let a frozen one go on."""
-        self._parent.order(do="signal", name=self.name, signal=int(signal.SIGCONT))
+        self.send(signal.SIGCONT)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._parent.order(do="signal", name=self.name, signal=int(number))
 
     async def end(self) -> None:
         """Kill it unless it has ended: the schema that it writes to will be somebody else's."""
         if not self.has_ended():
-            self._parent.order(do="signal", name=self.name, signal=int(signal.SIGKILL))
+            self.send(signal.SIGKILL)
             await until(self._ended, f"{self.name} has ended", _LIMIT_S)
 
     def has_ended(self) -> bool:
@@ -72,6 +81,7 @@ class ReplicaParent:
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.states: dict[str, str] = {}
+        self.ended_at: dict[str, float] = {}
         self._process = process
         self._folder = folder
         self._numbers = itertools.count(1)
@@ -80,11 +90,11 @@ class ReplicaParent:
 
     @asynccontextmanager
     async def replica(
-        self, flow: Flow, steps: Sequence[str], traps: Sequence[Trap], **where: str
+        self, flow: Flow, steps: Sequence[str], traps: Sequence[Trap], **where: Any
     ) -> AsyncIterator[Replica]:
         """Fork a replica; it is gone when the block is, whatever became of it.
 
-        `where` is what `crash_replica.live` needs to find its surroundings.
+        `where` is what the replica's life needs to find its surroundings.
         """
         replica = Replica(self, f"replica-{next(self._numbers)}", self._folder)
         self.states[replica.name] = "starting"
@@ -120,13 +130,15 @@ class ReplicaParent:
         for line in self._process.stdout:
             told = json.loads(line)
             code = told.get("code")
+            if code is not None:
+                self.ended_at[told["name"]] = told["at"]
             self.states[told["name"]] = told["state"] if code is None else f"ended {code}"
 
 
 @contextmanager
-def replica_parent(folder: Path) -> Iterator[ReplicaParent]:
+def replica_parent(folder: Path, module: str = "tests.support.crash_replica") -> Iterator[ReplicaParent]:
     """A parent for the block; logs and journals of its replicas are in `folder`."""
-    command = [sys.executable, "-m", "tests.support.crash_replica"]
+    command = [sys.executable, "-m", module]
     with (
         (folder / "parent.log").open("wb") as log,
         subprocess.Popen(

@@ -1,9 +1,12 @@
-"""Traps at the engine's named points: the process is killed or frozen there, or an exception is raised."""
+"""Traps at the engine's named points: a process is killed, frozen, told to stop, or an exception raised."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
+import time
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,11 +15,13 @@ from gitlab_sync.points import FaultPoints
 
 
 class How(StrEnum):
-    """What a trap does to whoever steps on it. KILL and FREEZE hit the whole process."""
+    """What a trap does to whoever steps on it. KILL, FREEZE, TERM and HANG hit the whole process."""
 
     KILL = "kill"
     FREEZE = "freeze"
     RAISE = "raise"
+    TERM = "term"  # SIGTERM, and the step goes on once it was noticed
+    HANG = "hang"  # SIGTERM, and the step never goes on by itself
 
 
 class Broken(Exception):
@@ -48,10 +53,27 @@ class Traps(FaultPoints):
         for trap in self._traps:
             if (trap.point, trap.nth) == (name, self.passed[name]):
                 self.sprung.append(trap)
-                _spring(trap)
+                await _spring(trap)
 
 
-def _spring(trap: Trap) -> None:
-    if trap.how is How.RAISE:
-        raise Broken(f"trapped at {trap}")
-    os.kill(os.getpid(), signal.SIGKILL if trap.how is How.KILL else signal.SIGSTOP)
+async def _spring(trap: Trap) -> None:
+    match trap.how:
+        case How.RAISE:
+            raise Broken(f"trapped at {trap}")
+        case How.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case How.FREEZE:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case How.TERM | How.HANG:
+            line = json.dumps({"event": "sprung", "trap": str(trap), "at": time.monotonic()})
+            os.write(1, f"{line}\n".encode())
+            os.kill(os.getpid(), signal.SIGTERM)
+            await _noticed(trap.how)
+
+
+async def _noticed(how: How) -> None:
+    """The loop hears of a signal in its next turn and tells in the one after."""
+    if how is How.HANG:
+        await asyncio.Event().wait()
+    for _ in range(3):
+        await asyncio.sleep(0)

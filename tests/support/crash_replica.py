@@ -18,7 +18,9 @@ import os
 import select
 import signal
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,9 +54,10 @@ async def live(order: dict[str, Any]) -> None:
 
 
 class Parent:
-    """Forks replicas and tells what becomes of them."""
+    """Forks replicas and tells what becomes of them. `life` is what one does; its answer is the exit code."""
 
-    def __init__(self) -> None:
+    def __init__(self, life: Callable[[dict[str, Any]], int]) -> None:
+        self._life = life
         self._names: dict[int, str] = {}
         self._bell, self._ringer = os.pipe()
         os.set_blocking(self._ringer, False)
@@ -97,12 +100,12 @@ class Parent:
             return
         try:
             self._become_a_replica(order)
-            asyncio.run(live(order))
+            exit_code = self._life(order)
         except BaseException:  # noqa: BLE001  whatever it was: this copy of the parent must not go on
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
-        os._exit(0)
+        os._exit(exit_code)
 
     def _become_a_replica(self, order: dict[str, Any]) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -128,10 +131,15 @@ class Parent:
 
 
 def report(**fields: Any) -> None:
-    """One line to whoever ordered."""
-    os.write(_REPORTS, json.dumps(fields).encode() + b"\n")
+    """One line to whoever ordered, with the moment of it."""
+    os.write(_REPORTS, json.dumps(fields | {"at": time.monotonic()}).encode() + b"\n")
+
+
+def _take_steps(order: dict[str, Any]) -> int:
+    asyncio.run(live(order))
+    return 0
 
 
 if __name__ == "__main__":
     service.OUTBOX_INTERVAL_S = OUTBOX_INTERVAL_S  # type: ignore[misc]  # a test does not wait for the next turn
-    Parent().serve()
+    Parent(_take_steps).serve()

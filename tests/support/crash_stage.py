@@ -12,9 +12,10 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import pymysql
@@ -107,8 +108,10 @@ class Stage:
         }
 
     @asynccontextmanager
-    async def context(self, points: FaultPoints | None = None) -> AsyncIterator[Context]:
-        """A replica inside this process."""
+    async def context(
+        self, points: FaultPoints | None = None, more: Mapping[str, str] = MappingProxyType({})
+    ) -> AsyncIterator[Context]:
+        """A replica inside this process; `more` are settings without their prefix."""
         async with (
             gitlab_client(self.running.base_url, BOT_TOKEN) as gitlab,
             engine_context(
@@ -116,7 +119,7 @@ class Stage:
                 partition_of(self.flow, self.project),
                 gitlab=gitlab,
                 points=points,
-                variables=QUICK | {"NOTIFY_URL": self.sink.url, "NOTIFY_SECRET": SECRET},
+                variables=QUICK | {"NOTIFY_URL": self.sink.url, "NOTIFY_SECRET": SECRET} | dict(more),
             ) as ctx,
         ):
             yield ctx

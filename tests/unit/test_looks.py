@@ -43,3 +43,43 @@ async def test_a_wish_at_the_very_end_of_a_look_is_served(monkeypatch: pytest.Mo
             await asyncio.sleep(0)
     await running.drain(10)
     assert seen == [Via.POLLER, Via.WEBHOOK]
+
+
+async def test_a_look_that_has_not_begun_when_a_stop_comes_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends begins nothing more: the second wish and the wish that came too late are handed back."""
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def reconcile(_ctx: Context, _batch_id: BatchId, *, via: Via, heed: Heed) -> Reconciled:
+        begun.set()
+        await end.wait()
+        return Reconciled.WAITING
+
+    monkeypatch.setattr(looks, "reconcile", reconcile)
+    running = Looks(cast("Context", _Quiet), Glances(time.monotonic, 30))
+    running.want(BatchId(7), Via.POLLER)
+    await begun.wait()
+    running.want(BatchId(7), Via.WEBHOOK)
+    running.begin_nothing()
+    running.want(BatchId(8), Via.POLLER)
+    end.set()
+    await running.finish(10)
+    assert running.take_left() == [7, 8]
+    assert running.take_left() == []
+
+
+async def test_a_look_that_is_cancelled_by_a_stop_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitLab hangs in it: its batch goes to another replica instead of waiting for its time."""
+    begun = asyncio.Event()
+
+    async def reconcile(_ctx: Context, _batch_id: BatchId, *, via: Via, heed: Heed) -> Reconciled:
+        begun.set()
+        await asyncio.Event().wait()
+        return Reconciled.WAITING
+
+    monkeypatch.setattr(looks, "reconcile", reconcile)
+    running = Looks(cast("Context", _Quiet), Glances(time.monotonic, 30))
+    running.want(BatchId(7), Via.POLLER)
+    await begun.wait()
+    running.begin_nothing()
+    await running.finish(0)
+    assert running.take_left() == [7]

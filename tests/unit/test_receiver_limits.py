@@ -297,5 +297,5 @@ async def test_an_address_in_use_is_named_with_the_setting(engine: StandInEngine
 
 def test_the_protocol_still_calls_what_we_override() -> None:
     """The server's protocol is not a promised interface: an upgrade that renames these must be seen here."""
-    for name in ("connection_made", "connection_lost", "data_received", "on_headers_complete"):
+    for name in ("connection_made", "connection_lost", "data_received", "on_headers_complete", "shutdown"):
         assert callable(getattr(HttpToolsProtocol, name))
