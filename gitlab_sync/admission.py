@@ -39,6 +39,7 @@ from gitlab_sync.errors import (
     StaleWrite,
     TwinInFlight,
 )
+from gitlab_sync.memberships import tell_admitted
 from gitlab_sync.model import Approval, BindingRow, NewRequest, OperationId, OperationRow
 from gitlab_sync.states import OperationStatus, Via, binding_in_progress, binding_start_allowed
 from gitlab_sync.store import bindings, edge, operations, outbox, requests
@@ -127,9 +128,12 @@ async def submit(
     places = pointers if pointers is not None else [f"/{index}" for index in range(len(new_requests))]
     order = _Submit(tuple(new_requests), caller, idempotency, occasion)
     # The key comes first: a repeat is answered as before, also after the partitions file has changed.
-    repeated = await _by_key(ctx, order)
-    if repeated is not None:
-        return repeated
+    submitted = await _by_key(ctx, order) or await _submitted(ctx, order, places)
+    tell_admitted(ctx, order.requests, submitted.operation_ids, submitted.answer)
+    return submitted
+
+
+async def _submitted(ctx: Context, order: _Submit, places: Sequence[str]) -> Submitted:
     # In a thread: a large list takes long to check, and other callers' answers must not wait for it.
     problems = await asyncio.to_thread(check_requests, order.requests, ctx.partitions, places)
     late = check_times(order.requests, places, datetime.now(UTC).replace(tzinfo=None)) if not problems else []

@@ -67,7 +67,12 @@ async def open_admin(settings: Settings, token: Secret | None = None) -> AsyncIt
     from gitlab_sync.gitlab_admin import GitLabAdminClient  # noqa: PLC0415  as below
     from gitlab_sync.gitlab_calls import Access  # noqa: PLC0415
 
-    access = Access(settings.gitlab_url, token or settings.gitlab_token, ca_file=settings.gitlab_ca_file)
+    access = Access(
+        settings.gitlab_url,
+        token or settings.gitlab_token,
+        ca_file=settings.gitlab_ca_file,
+        secrets=settings.revealed,
+    )
     admin = GitLabAdminClient(access)
     try:
         yield admin
@@ -95,6 +100,7 @@ def _client(settings: Settings, metrics: Metrics) -> GitLabGateway:
         settings.gitlab_read_token,
         ca_file=settings.gitlab_ca_file,
         metrics=metrics,
+        secrets=settings.revealed,
     )
 
 

@@ -2,6 +2,13 @@
 
 Reads only; a commit never changes, so two who compose on one commit get the same. What is read is bounded:
 members that do not fit into one commit wait, and files are read no further than that.
+
+A project may keep its CI configuration under a name of its own; then that file is protected like the usual
+one. Only GitLab knows it, so it is asked each time, and whoever edits it fails here, not at admission.
+
+Races considered:
+A  the project's CI file gets another name between composing and merging: the file that ran is what was
+   composed against; people who may change that setting may change the file.
 """
 
 from __future__ import annotations
@@ -17,7 +24,8 @@ from gitlab_sync.compose import Composition, paths_to_read, paths_touched
 from gitlab_sync.context import Context
 from gitlab_sync.errors import GitLabRefused
 from gitlab_sync.lawful import MOST_READ_BYTES, compose_fitting, first_fitting, sorted_out
-from gitlab_sync.model import BatchRow, MemberRow, ProjectId
+from gitlab_sync.log_words import Event
+from gitlab_sync.model import BatchRow, MemberRow, ProjectId, ProjectInfo
 from gitlab_sync.target_tree import MOST_ENTRIES, EntryKind, Search, may_be_link
 
 READ_AT_ONCE: Final = 16
@@ -37,7 +45,9 @@ async def compose_on(
     In a thread: parsing can take long. A member that is not lawful, too large or in the way of what stands
     on the target fails alone.
     """
-    lawful, refused = await asyncio.to_thread(sorted_out, members, policy.recorded(batch.policy))
+    ran_under, project = policy.recorded(batch.policy), await ctx.gitlab.project(project_id)
+    bounds = replace(ran_under, protected_paths=(*ran_under.protected_paths, *own_ci_files(project)))
+    lawful, refused = await asyncio.to_thread(sorted_out, members, bounds)
     fitting = await asyncio.to_thread(first_fitting, lawful)
     existing = await _existing(ctx, project_id, base_sha, fitting)
     composition = await asyncio.to_thread(compose_fitting, fitting, existing)
@@ -47,6 +57,16 @@ async def compose_on(
         failed=(*composition.failed, *refused),
         deferred=(*composition.deferred, *waiting),
     )
+
+
+def own_ci_files(project: ProjectInfo) -> tuple[str, ...]:
+    """The project's own CI configuration, if its name is not the usual one and it is a file in this project.
+
+    GitLab also takes an address, or `file@group/project:ref` of another project. Pure.
+    """
+    path, at, elsewhere = project.ci_config_path.strip().partition("@")
+    is_elsewhere = "://" in path or (at and elsewhere.partition(":")[0] != project.path)
+    return () if is_elsewhere or not path else (path.lstrip("/"),)
 
 
 async def _existing(
@@ -105,6 +125,6 @@ async def _in_the_way(
         )
         huge = [folder for folder, rows in zip(folders, listings, strict=True) if len(rows) >= MOST_ENTRIES]
         for folder in huge:
-            ctx.log.warning("folder too large to be looked through for twins", detail=folder)
+            ctx.log.warning(Event.FOLDER_TOO_LARGE, detail=folder)
         folders = search.take(entry for rows in listings for entry in rows)
     return search.found

@@ -82,5 +82,5 @@ async def _find_by_branch(session: Session, delivery: Delivery) -> BatchId | Non
 async def _repeated(ctx: Context, delivery: Delivery, batch_id: BatchId) -> Accepted:
     row = await ctx.db.read("delivery", lambda session: edge.get_delivery(session, delivery.key))
     if row is not None and row.body_hash != delivery.body_hash:
-        return Accepted(DeliveryAnswer.CONFLICT)
+        return Accepted(DeliveryAnswer.CONFLICT, batch_id)
     return Accepted(DeliveryAnswer.DUPLICATE, batch_id)

@@ -14,6 +14,9 @@ C  publish opens one while we settle: publish meets the settled batch and cleans
    after settling.
 D  GitLab is merging (locked) or does not answer: nothing is settled, the batch is looked at again. Only when
    our commit is on the target already does one that hangs in `locked` settle, as landed.
+E  it was merged into a branch that is gone since: nobody can tell what landed, so it waits for the branch to
+   come back, until its deadline or an operator's word. Then the members go round again without blame: on the
+   branch that the partition has by then, what is there lands as it is and what is not is made again.
 """
 
 from __future__ import annotations
@@ -33,11 +36,13 @@ from gitlab_sync.errors import (
     OutcomeUnknown,
     StaleWrite,
 )
-from gitlab_sync.landing import is_on_target, proven
+from gitlab_sync.landing import NotYet, is_on_target, of_lost_target, proven
+from gitlab_sync.log_words import Event
 from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
 from gitlab_sync.settlement import Ending, Outcome, settle
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
 from gitlab_sync.store import batches
+from gitlab_sync.units import current
 from gitlab_sync.verdict import MemberFate, Observation, Settle, decide
 
 KEEP_TRYING_S: Final = 24 * 3600.0
@@ -45,10 +50,11 @@ KEEP_TRYING_S: Final = 24 * 3600.0
 
 async def give_up(
     ctx: Context, batch: BatchRow, reason: str, *, members: MemberFate = MemberFate.BY_POLICY, via: Via
-) -> Outcome | None:
+) -> Outcome | NotYet:
     """Close the merge request if there is one, read it again, merged wins, else settle FAILED for `reason`.
 
-    WON, LOST: as `settle`. None: GitLab does not say yet how it ends (merging, or the close had no effect).
+    WON, LOST: as `settle`. MERGING: GitLab does not say yet how it ends, or the close had no effect.
+    TARGET_GONE: as `settle_and_clean_up`.
     """
     await ctx.points.hit("give_up.before_close")
     info = await _recorded_or_found(ctx, batch)
@@ -65,13 +71,24 @@ async def give_up(
     if info.state == "locked" and await is_on_target(ctx, batch):
         stuck = Ending(BatchStatus.FAILED, reason, members=members)
         return await settle_and_clean_up(ctx, batch, stuck, via=via)
-    ctx.log.info("cannot end yet", batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason)
-    return None
+    ctx.log.info(
+        Event.CANNOT_END_YET, batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason
+    )
+    return NotYet.MERGING
 
 
-async def settle_and_clean_up(ctx: Context, batch: BatchRow, how: Ending, *, via: Via) -> Outcome:
-    """Prove how it ends, settle; the winner removes what is left at GitLab. LOST: the winner does."""
-    how = await proven(ctx, batch, how)
+async def settle_and_clean_up(ctx: Context, batch: BatchRow, how: Ending, *, via: Via) -> Outcome | NotYet:
+    """Prove how it ends, settle; the winner removes what is left at GitLab. LOST: the winner does.
+
+    TARGET_GONE: it was merged, the branch is gone, and the deadline is not past (race E).
+    """
+    truth = await proven(ctx, batch, how)
+    if truth is None and not batch.is_past_deadline:
+        return NotYet.TARGET_GONE
+    return await _settle(ctx, batch, truth or of_lost_target(batch, how.reason_code), via)
+
+
+async def _settle(ctx: Context, batch: BatchRow, how: Ending, via: Via) -> Outcome:
     settled = await settle(ctx, batch, how, via=via)
     if settled.outcome is Outcome.WON and settled.present is not None:
         await clean_up(ctx, settled.present)
@@ -92,9 +109,11 @@ async def clean_up(ctx: Context, batch: BatchRow) -> None:
         await ctx.gitlab.delete_branch(batch.project_id, branch_of(batch))
         await ctx.points.hit("clean_up.after_delete")
     except GitLabRefused as error:  # it will not get better: a protected name, a project out of sight
-        ctx.log.warning("left behind", batch_id=batch.id, branch=branch_of(batch), detail=str(error))
+        ctx.log.warning(Event.LEFT_BEHIND, batch_id=batch.id, branch=branch_of(batch), detail=str(error))
     except GitLabError as error:
-        ctx.log.warning("clean-up later", batch_id=batch.id, partition=batch.partition_key, detail=str(error))
+        ctx.log.warning(
+            Event.CLEAN_UP_LATER, batch_id=batch.id, partition=batch.partition_key, detail=str(error)
+        )
         if batch.age_s < KEEP_TRYING_S:
             return
     await ctx.db.transaction(
@@ -121,17 +140,21 @@ async def fail_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: st
 
     WON: settled now, perhaps as SUCCEEDED. LOST: somebody was quicker. None: GitLab is merging right now.
     Raises NotFound, StaleWrite with the present state. A project that GitLab does not show any more cannot
-    be read: then the operator's word is enough.
+    be read, nor can a target branch that is gone: then the operator's word is enough.
     """
     batch = await _active(ctx, batch_id, version)
-    ctx.log.info("operator fails batch", batch_id=batch_id, partition=batch.partition_key, actor=actor)
+    current().know(batch_id=batch_id, partition=batch.partition_key)
+    ctx.log.info(Event.BATCH_FAILED_BY_HAND, batch_id=batch_id, partition=batch.partition_key, actor=actor)
     try:
-        return await give_up(ctx, batch, "operator", via=Via.OPERATOR)
+        ended = await give_up(ctx, batch, "operator", via=Via.OPERATOR)
     except GitLabRefused as error:
         if error.status != 404:
             raise
         unread = Ending(BatchStatus.FAILED, "operator", f"by {actor}, unread: {error}")
         return (await settle(ctx, batch, unread, via=Via.OPERATOR)).outcome
+    if ended is NotYet.TARGET_GONE:
+        return await _settle(ctx, batch, of_lost_target(batch, f"by {actor}"), Via.OPERATOR)
+    return None if ended is NotYet.MERGING else ended
 
 
 async def require_failed(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> None:
@@ -149,7 +172,8 @@ async def retry_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: s
         await write_fact(ctx, "unblock", batch, lambda session: batches.unblock_if_blocked(session, batch))
     except StaleWrite:
         raise _stale(await _get(ctx, batch_id)) from None
-    ctx.log.info("operator unblocks batch", batch_id=batch_id, partition=batch.partition_key, actor=actor)
+    current().know(batch_id=batch_id, partition=batch.partition_key)
+    ctx.log.info(Event.BATCH_RETRIED_BY_HAND, batch_id=batch_id, partition=batch.partition_key, actor=actor)
 
 
 async def _record_ending(ctx: Context, batch: BatchRow, reason: str, members: MemberFate) -> BatchRow:
@@ -190,7 +214,7 @@ async def _close(ctx: Context, batch: BatchRow, info: MergeRequestInfo) -> None:
     try:
         await ctx.gitlab.close_merge_request(info.project_id, info.iid)
     except OutcomeUnknown as error:
-        ctx.log.info("close unanswered", batch_id=batch.id, mr_iid=info.iid, detail=str(error))
+        ctx.log.info(Event.CLOSE_UNANSWERED, batch_id=batch.id, mr_iid=info.iid, detail=str(error))
 
 
 async def _delete_branch_now(ctx: Context, batch: BatchRow) -> None:
@@ -200,9 +224,11 @@ async def _delete_branch_now(ctx: Context, batch: BatchRow) -> None:
     try:
         await ctx.gitlab.delete_branch(batch.project_id, branch_of(batch))
     except OutcomeUnknown as error:
-        ctx.log.info("deletion unanswered", batch_id=batch.id, detail=str(error))
+        ctx.log.info(Event.DELETION_UNANSWERED, batch_id=batch.id, detail=str(error))
     except GitLabRefused as error:
-        ctx.log.info("deletion refused", batch_id=batch.id, branch=branch_of(batch), detail=str(error))
+        ctx.log.info(
+            Event.DELETION_REFUSED, batch_id=batch.id, branch=branch_of(batch), detail=str(error)
+        )
 
 
 async def _recorded_or_found(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:
@@ -230,7 +256,7 @@ async def _close_late_ones(ctx: Context, batch: BatchRow) -> None:
             await ctx.points.hit("clean_up.after_close")
         elif info.state == "merged":
             ctx.log.error(
-                "merged after it was settled as failed", batch_id=batch.id, mr_iid=info.iid, url=info.web_url
+                Event.MERGED_AFTER_FAILED, batch_id=batch.id, mr_iid=info.iid, url=info.web_url
             )
 
 
@@ -245,6 +271,7 @@ def how_merged(batch: BatchRow, info: MergeRequestInfo) -> Ending:
         landed_sha=verdict.landed_sha,
         merged_at=info.merged_at,
         members=verdict.members,
+        merged_head=info.sha,
     )
 
 

@@ -31,11 +31,13 @@ from gitlab_sync.admission import Occasion, SubmitAnswer, submit
 from gitlab_sync.context import Context
 from gitlab_sync.edits import CannotInvert, inverse
 from gitlab_sync.errors import InvalidRequest, SubmitRefused
+from gitlab_sync.log_words import Event, Unit
 from gitlab_sync.model import NewRequest, OperationId
 from gitlab_sync.states import Action
 from gitlab_sync.store import bindings, operations
 from gitlab_sync.store.bindings import ExpiredRelation
 from gitlab_sync.telemetry import ExpiryResult
+from gitlab_sync.units import unit
 from gitlab_sync.validation import LARGEST_TITLE
 
 CHUNK: Final = 20
@@ -50,6 +52,15 @@ async def expire_due(ctx: Context, stop: asyncio.Event) -> int:
 
     Ends when all were looked at, or when `stop` is set.
     """
+    with unit(Unit.EXPIRY) as line:
+        admitted = await _end_all(ctx, stop)
+        line.add(admitted=admitted)
+        if not admitted:
+            line.quiet()
+    return admitted
+
+
+async def _end_all(ctx: Context, stop: asyncio.Event) -> int:
     admitted, after = 0, _BEFORE_ALL
     while not stop.is_set():
         due = await ctx.db.read("expired", partial(bindings.select_expired, after=after, limit=CHUNK))
@@ -58,8 +69,6 @@ async def expire_due(ctx: Context, stop: asyncio.Event) -> int:
             break
         after = (due[-1].expires_at, due[-1].id)
         await asyncio.sleep(PAUSE_S)
-    if admitted:
-        ctx.log.info("expiry", admitted=admitted)
     return admitted
 
 
@@ -139,7 +148,7 @@ def _removal(relation: ExpiredRelation) -> NewRequest:
 def _tell(ctx: Context, partition: str, operation_id: OperationId, error: Exception) -> None:
     ctx.metrics.relation_expired(partition, ExpiryResult.REFUSED)
     ctx.log.warning(
-        "an expired relation cannot be removed",
+        Event.EXPIRY_REFUSED,
         operation_id=str(operation_id),
         partition=partition,
         detail=str(error),

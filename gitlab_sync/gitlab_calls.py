@@ -20,7 +20,8 @@ A  the caller is cancelled while a write runs in its thread: the write goes on a
    answer. All our writes are found again by name or sha, so the next look adopts it.
 B  a 404 on a thing because its project moved, became private or the token lost its rights: the project is
    asked before anything is called gone.
-C  `aclose` while calls run: they end first, within their time limits; later ones are refused by the pool.
+C  `aclose` while calls run: they have a moment to end, what hangs is as ambiguous as in A; later ones are
+   refused by the pool.
 D  a repeated read sees a newer state than the first try would have: only the last answer is used.
 E  a pause begins while calls wait for their turn: each looks at the pause once it has its place, so only
    what was under way already goes out.
@@ -63,8 +64,11 @@ from gitlab_sync.gitlab_http import (
 )
 from gitlab_sync.gitlab_pause import HostPause
 from gitlab_sync.gitlab_threads import ClientKit, GitLabThreads
+from gitlab_sync.log_words import Unit
 from gitlab_sync.model import ProjectInfo
+from gitlab_sync.scrubbing import Scrubber
 from gitlab_sync.secret import Secret
+from gitlab_sync.units import count_gitlab_call, unit
 
 _LIMITS: Final = Limits(connect_s=5, read_s=30)
 USER_AGENT: Final = "gitlab-sync"
@@ -89,6 +93,8 @@ class Access:
     ca_file: Path | None = None
     limits: Limits = _LIMITS
     threads: int = 8
+    secrets: tuple[Secret, ...] = ()
+    """What must not come back from there, besides the tokens: GitLab keeps webhooks' secrets too."""
 
 
 class GitLabCalls:
@@ -98,21 +104,30 @@ class GitLabCalls:
         self, access: Access, *, metrics: RequestObserver | None = None, pause: HostPause | None = None
     ) -> None:
         base_url = access.url.rstrip("/")
+        scrubber = Scrubber(one for one in (access.token, access.read_token, *access.secrets) if one)
         kit = ClientKit(
             make_session=lambda: OneHostSession(base_url, access.limits, metrics),
             make_client=lambda kind, session: _client(base_url, access, kind, session),
             expected=_EXPECTED,
-            describe=_describe,
+            describe=lambda error, session: _describe(error, session, scrubber),
         )
         self._threads = GitLabThreads(kit, access.threads)
         self._pause = pause or HostPause()
 
     async def of_instance(self, call: GitLabCall, work: InstanceWork[T]) -> T:
         """Run `work` with a client of its thread until it is answered. Raises as `gateway` says."""
+        with unit(Unit.GITLAB_CALL) as line:
+            line.add(call=call)
+            outcome = await self._tried(call, work)
+            if isinstance(outcome, Judgement):
+                raise outcome.error
+            return outcome
 
+    async def _tried(self, call: GitLabCall, work: InstanceWork[T]) -> T | Judgement:
         async def once() -> T | Judgement:
             async with self._threads.place():
                 await self._pause.pass_through()
+                count_gitlab_call()
                 outcome = await self._threads.run(call, work)
             return self._judged(outcome) if isinstance(outcome, Failure) else outcome
 
@@ -123,8 +138,6 @@ class GitLabCalls:
             sleep=self._pause.sleep,
             retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         )(once)
-        if isinstance(outcome, Judgement):
-            raise outcome.error
         return outcome
 
     async def of_project(self, call: GitLabCall, project: int | str, work: Work[T]) -> T:
@@ -181,14 +194,16 @@ def _client(base_url: str, access: Access, kind: CallKind, session: OneHostSessi
     )
 
 
-def _describe(error: Exception, session: OneHostSession) -> Failure:
+def _describe(error: Exception, session: OneHostSession, scrubber: Scrubber) -> Failure:
+    """What was seen. GitLab's words go far (into rows, notifications, answers), so they are swept here."""
     call, answer = session.call, session.answer
     if isinstance(error, gitlab.GitlabError) and error.response_code is not None and answer:
-        text = answered_text(error.error_message, answer.reason, answer.location)
+        said = scrubber.scrub_all(error.error_message)
+        text = answered_text(said, scrubber.scrub(answer.reason), scrubber.scrub(answer.location or ""))
         return Failure(call, Stage.ANSWERED, text, answer.status, answer.retry_after_s)
     if isinstance(error, AnswerTooLarge) and call is GitLabCall.READ_FILE:
         return Failure(call, Stage.ANSWERED, "the file is larger than any that is edited here", 413)
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
         text = UNBELIEVED if is_unbelieved(error) else f"{type(error).__name__} while talking to GitLab"
         return Failure(call, stage_of(error), text)
-    return Failure(call, Stage.UNREADABLE, f"unreadable answer ({plain_text(str(error))})")
+    return Failure(call, Stage.UNREADABLE, f"unreadable answer ({plain_text(scrubber.scrub(str(error)))})")

@@ -38,9 +38,10 @@ class GitLabClient(GitLabReads, GitLabWrites, GitLabContents, GitLabUpkeep):
         read_timeout_s: float = 30,
         threads: int = 8,
         pause: HostPause | None = None,
+        secrets: tuple[Secret, ...] = (),
     ) -> None:
         limits = Limits(connect_timeout_s, read_timeout_s)
-        access = Access(url, token, read_token, ca_file, limits, threads)
+        access = Access(url, token, read_token, ca_file, limits, threads, secrets)
         super().__init__(GitLabCalls(access, metrics=metrics, pause=pause))
 
     @property

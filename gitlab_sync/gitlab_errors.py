@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, assert_never
+from urllib.parse import urlsplit, urlunsplit
 
 from gitlab_sync.errors import GitLabError, GitLabRefused, GitLabUnavailable, OutcomeUnknown
 
@@ -199,8 +200,19 @@ def plain_text(message: object) -> str:
 def answered_text(message: object, reason: str, location: str | None) -> str:
     """Say why in one line: the body's reason, else the status line's, or where a redirect wants us."""
     if location:
-        return f"redirected to {plain_text(location)}: set GITLAB_SYNC_GITLAB_URL to the final address"
+        place = plain_text(_place_of(location))
+        return f"redirected to {place}: set GITLAB_SYNC_GITLAB_URL to the final address"
     return plain_text(message) or plain_text(reason)
+
+
+def _place_of(location: str) -> str:
+    """Where a redirect leads, without what may be a credential: userinfo, query and fragment."""
+    try:
+        parts = urlsplit(location)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "an address that is none"
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def meaning_of_404(call: GitLabCall, refused: GitLabRefused) -> NotFound:

@@ -20,12 +20,13 @@ from gitlab_sync.errors import GitLabRefused
 from gitlab_sync.gateway import MergeAnswer
 from gitlab_sync.gitlab_calls import ONE_TRY, GitLabCalls, OwnProject
 from gitlab_sync.gitlab_errors import MERGE_NOT_NOW, GitLabCall
+from gitlab_sync.log_words import Event
 from gitlab_sync.model import CommitInfo, ComposedFile, MrIid, ProjectId
 
 TRAIN_NOT_NOW: Final = (MERGE_NOT_NOW | {400}) - {404}
 NO_TRAIN: Final = frozenset({403, 404})  # Premium only, switched on in the project; statuses unverified
 
-_log = structlog.get_logger(__name__)
+_log = structlog.get_logger("gitlab_sync")
 
 
 class GitLabUpkeep:
@@ -80,7 +81,7 @@ class GitLabUpkeep:
         except GitLabRefused as refused:
             if refused.status not in TRAIN_NOT_NOW | NO_TRAIN:
                 raise
-            _log.info("train_not_now", project_id=project_id, mr_iid=iid, text=str(refused))
+            _log.info(Event.TRAIN_NOT_NOW, project_id=project_id, mr_iid=iid, detail=str(refused))
             if refused.status not in NO_TRAIN:
                 return MergeAnswer.NOT_NOW
         await self._calls.project(project_id)  # a project out of sight is something else

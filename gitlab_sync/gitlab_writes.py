@@ -18,9 +18,10 @@ from gitlab_sync.errors import GitLabRefused
 from gitlab_sync.gateway import PLAIN, Handling, MergeAnswer
 from gitlab_sync.gitlab_calls import ONE_TRY, GitLabCalls, OwnProject
 from gitlab_sync.gitlab_errors import MERGE_NOT_NOW, GitLabCall
+from gitlab_sync.log_words import Event
 from gitlab_sync.model import CommitInfo, ComposedFile, MergeRequestInfo, MrIid, ProjectId, Squash
 
-_log = structlog.get_logger(__name__)
+_log = structlog.get_logger("gitlab_sync")
 
 
 class GitLabWrites:
@@ -92,7 +93,7 @@ class GitLabWrites:
         except GitLabRefused as refused:
             if refused.status not in MERGE_NOT_NOW:
                 raise
-            _log.info("merge_not_now", project_id=project_id, mr_iid=iid, text=str(refused))
+            _log.info(Event.MERGE_NOT_NOW, project_id=project_id, mr_iid=iid, detail=str(refused))
             return MergeAnswer.NOT_NOW
 
     async def close_merge_request(self, project_id: ProjectId, iid: MrIid) -> MergeRequestInfo:

@@ -17,12 +17,14 @@ from gitlab_sync.context import Context
 from gitlab_sync.db import Session, run_again
 from gitlab_sync.errors import GitLabRefused
 from gitlab_sync.gitlab_errors import GitLabCall
+from gitlab_sync.log_words import Event
 from gitlab_sync.model import BatchRow
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches, outbox
 from gitlab_sync.verdict import BlockReason
 
 REFUSED_S: Final = 60.0
+SOON_S: Final = 2.0
 
 
 async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> None:
@@ -43,14 +45,16 @@ async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> None:
         await check_in(ctx, batch, max(ctx.settings.poll_interval_s, REFUSED_S))
     if is_blocked_now:
         ctx.log.warning(
-            "blocked", batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
+            Event.BLOCKED, batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
         )
 
 
 async def unblock(ctx: Context, batch: BatchRow) -> None:
     """BLOCKED back to RUNNING. Raises StaleWrite when somebody moved the batch."""
     await write_fact(ctx, "unblock", batch, lambda s: batches.unblock_if_blocked(s, batch))
-    ctx.log.info("unblocked", batch_id=batch.id, partition=batch.partition_key, reason=batch.reason_code)
+    ctx.log.info(
+        Event.UNBLOCKED, batch_id=batch.id, partition=batch.partition_key, reason=batch.reason_code
+    )
 
 
 def meaning_of(error: GitLabRefused) -> BlockReason:
@@ -65,3 +69,11 @@ async def check_in(ctx: Context, batch: BatchRow, check_in_s: float) -> None:
     await ctx.db.transaction(
         "check_in", lambda s: batches.check_in(s, batch.id, check_in_s), confirm=run_again
     )
+
+
+def lagging_s(age_s: float, poll_interval_s: float) -> float:
+    """How long to let GitLab catch up: soon at first, later no oftener than any batch is looked at.
+
+    It may never catch up (its workers hang), and a deadline may be days away.
+    """
+    return max(SOON_S, min(age_s / 10, poll_interval_s))

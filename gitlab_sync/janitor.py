@@ -15,7 +15,9 @@ from typing import Final
 
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session, run_again
+from gitlab_sync.log_words import Unit
 from gitlab_sync.store import edge, outbox
+from gitlab_sync.units import unit
 
 CHUNK: Final = 500
 PAUSE_S: Final = 0.1
@@ -36,10 +38,12 @@ async def sweep_up(ctx: Context, stop: asyncio.Event) -> int:
         lambda session: outbox.delete_delivered(session, KEEP_NOTIFICATIONS_S, CHUNK),
     )
     total = 0
-    for delete in deletes:
-        total += await _all_chunks(ctx, delete, stop)
-    if total:
-        ctx.log.info("janitor", deleted=total)
+    with unit(Unit.JANITOR) as line:
+        for delete in deletes:
+            total += await _all_chunks(ctx, delete, stop)
+        line.add(deleted=total)
+        if not total:
+            line.quiet()
     return total
 
 

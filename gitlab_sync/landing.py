@@ -11,7 +11,8 @@ Where the two disagree about a merged one, nothing is told as merged: the member
 there lands as it is), and the partition is frozen with the settlement, so that no round works on ground
 that nobody understands.
 
-Never decides from half an answer: GitLab away means look again later.
+Never decides from half an answer: GitLab away means look again later, and a target branch that is gone means
+that a merge can be proven by nobody.
 
 Races considered:
 A  the target moves between merge and look: a merged one is compared at the commit that landed, which does
@@ -24,18 +25,27 @@ D  two lookers: both prove the same; one settles, and with it freezes.
 E  our commit is on the target and was changed there by a later one: it landed. Later changes are theirs.
 F  somebody resolves a conflict on our branch in the target's favour and merges: the target's own changes
    explain nothing then, since of ours nothing is left in that file.
+G  the record of a rebuild is lost (we died between push and record), and exactly that head is merged before
+   anybody looks. It is ours by what it holds, so it is what is compared, on its own base: where the target
+   had brought a part of our change itself, a comparison with the head we know would call that part dropped
+   and freeze a partition for nothing.
+H  the target branch is deleted or renamed after the merge: of no commit can be said then that it is part of
+   it, and that is no mismatch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 from gitlab_sync.compose import paths_touched
 from gitlab_sync.context import Context
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable
+from gitlab_sync.log_words import Event
 from gitlab_sync.model import BatchRow, ProjectId
+from gitlab_sync.recognising import our_commit
 from gitlab_sync.settlement import Ending
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches
@@ -43,6 +53,13 @@ from gitlab_sync.verdict import MemberFate, SettleReason
 from gitlab_sync.verdict.contents import Blobs, changed_between, dropped, is_as_composed, strays, unexplained
 
 SHOWN_PATHS: Final = 5
+
+
+class NotYet(StrEnum):
+    """Why a batch cannot be ended now. MERGING: GitLab does not say yet. TARGET_GONE: nobody can."""
+
+    MERGING = "merging"
+    TARGET_GONE = "target_gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +82,11 @@ class _Compared:
     before: Blobs
 
 
-async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
-    """Return how the batch truly ends, given how it seems to. Raises GitLabError if GitLab does not say."""
+async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
+    """Return how the batch truly ends, given how it seems to. Raises GitLabError if GitLab does not say.
+
+    None: it was merged, and the target branch is gone.
+    """
     if batch.head_sha is None or batch.project_id is None or batch.base_sha is None:
         return how
     match how.reason_code:
@@ -82,9 +102,11 @@ async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     return truth
 
 
-async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
+async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
     head, landed = str(batch.head_sha), how.landed_sha or str(batch.head_sha)
     if not await _is_part(ctx, batch, head) and (landed == head or not await _is_part(ctx, batch, landed)):
+        if await _is_target_gone(ctx, batch):
+            return None
         return await _by_content(ctx, batch, how) or _mismatch(
             batch, how, f"{landed} is not part of the target branch"
         )
@@ -96,8 +118,15 @@ async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
     return _mismatch(batch, how, _told(wrong, landed)) if wrong else how
 
 
-async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending:
-    """Somebody pushed to our branch and merged: landed if all that we composed came with it."""
+async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
+    """Race G; or somebody pushed to our branch and merged: landed if all that we composed came with it."""
+    ours = await our_commit(ctx, batch, how.merged_head) if how.merged_head else None
+    if ours is not None:
+        as_pushed = replace(batch, head_sha=ours.sha, base_sha=ours.parent_shas[0])
+        merged = replace(how, after=BatchStatus.SUCCEEDED, reason_code=SettleReason.MERGED)
+        return await _of_merged(ctx, as_pushed, merged)
+    if await _is_target_gone(ctx, batch):
+        return None
     pushed = await _pushed(ctx, batch)
     landed = how.landed_sha or pushed.head_sha
     compared = await _compared(ctx, pushed, landed)
@@ -137,13 +166,25 @@ async def _is_same_tree(ctx: Context, batch: BatchRow, landed: str) -> bool:
     try:
         return await ctx.gitlab.is_same_tree(batch.project_id or ProjectId(0), str(batch.head_sha), landed)
     except (GitLabUnavailable, GitLabRefused) as error:
-        ctx.log.info("no comparison, looking at each path", batch_id=batch.id, detail=str(error))
+        ctx.log.info(Event.COMPARISON_MISSING, batch_id=batch.id, detail=str(error))
         return False
+
+
+def of_lost_target(batch: BatchRow, text: str) -> Ending:
+    """How it ends where nobody waits for the branch any more: nobody is told merged, and nobody is blamed."""
+    told = f"{text}: merged into {batch.policy['target_branch']!r}, which is gone"
+    return Ending(BatchStatus.FAILED, SettleReason.TARGET_GONE, told, members=MemberFate.INNOCENT)
 
 
 async def is_on_target(ctx: Context, batch: BatchRow) -> bool:
     """Whether our commit is part of the target branch, by whatever way it came there."""
     return batch.head_sha is not None and await _is_part(ctx, batch, batch.head_sha)
+
+
+async def _is_target_gone(ctx: Context, batch: BatchRow) -> bool:
+    """Asked only where a merge cannot be proven otherwise (race H)."""
+    target = str(batch.policy["target_branch"])
+    return batch.project_id is not None and await ctx.gitlab.branch(batch.project_id, target) is None
 
 
 async def _is_part(ctx: Context, batch: BatchRow, sha: str) -> bool:

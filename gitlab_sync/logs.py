@@ -1,96 +1,235 @@
-"""How the service writes its log: one JSON line (or one console line) for each unit of work, on stderr.
+"""How lines reach stderr: one line of JSON (or of text for a terminal) each, plain, swept, not too long.
 
-Keys are those of the house: event, partition, batch_id, operation_id, mr_iid, edge, via, outcome,
-duration_ms, delivery_id, request_id. Lines of libraries take the same road. Never lets through a secret in
-use (each line is swept for them), a control character, or a field of any length.
+What may be said stands in `log_words`; here it is only written. Lines of libraries and warnings of Python
+take the same road. Never lets through a secret in use, a line break or control character inside a line, a
+local variable, or a line that a container's runtime would cut in two.
+
+Races considered:
+A  a line is said before anything is configured, or while the process breaks: `last_words` configures first.
+B  stderr is gone or full: the line is lost and nothing else; a log must not end what it tells of.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
-from collections.abc import Iterable
-from typing import Final, TextIO
+from collections.abc import Iterable, Mapping
+from datetime import date
+from enum import Enum
+from typing import Any, Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from gitlab_sync.secret import MASK, Secret
+from gitlab_sync.log_errors import facts_of
+from gitlab_sync.log_words import CANONICAL, Event
+from gitlab_sync.scrubbing import Scrubber
+from gitlab_sync.secret import Secret
 from gitlab_sync.setting_values import LogFormat, LogLevel
 
 LONGEST_FIELD: Final = 2_000
-SHORTEST_SWEPT: Final = 6
+LONGEST_LINE: Final = 12_000  # container runtimes cut at 16 KiB
+MOST_ITEMS: Final = 200
+SHORT_FIELD: Final = 200
+SHORT_ITEMS: Final = 5
+DEEPEST: Final = 6
+_CANONICAL: Final = frozenset(CANONICAL)
+_FIRST: Final = ("timestamp", "level", "event")
 
 
 def configure_logging(
     log_format: LogFormat, level: LogLevel, secrets: Iterable[Secret] = (), *, stream: TextIO | None = None
-) -> None:
-    """Set up structlog and standard logging for this process; `secrets` are masked in every line."""
-    before: list[Processor] = [
+) -> Scrubber:
+    """Set up structlog and standard logging for this process; `secrets` are masked in every line.
+
+    Libraries speak from WARNING on, with `debug` from INFO on: their finer lines hold headers and whole
+    addresses.
+    """
+    scrubber = Scrubber(secrets)
+    number = _number(level)
+    facts: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _cut_long_fields,
-        structlog.processors.format_exc_info,
+        _exceptions_as_facts,
+        _Plain(scrubber),
     ]
-    structlog.configure(
-        processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
-    handler = logging.StreamHandler(stream or sys.stderr)
+    shape: list[Processor] = [_InOrder(log_format), _Rendered(_renderer(log_format), scrubber)]
+    handler = _Handler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=before,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _renderer(log_format),
-                _Sweep(secrets),
-            ],
+            foreign_pre_chain=[_as_library, *facts],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *shape],
         )
+    )
+    structlog.configure(
+        processors=[*facts, *shape],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=lambda *_names: _Straight(handler),
+        cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(_number(level))
+    root.setLevel(logging.INFO if level is LogLevel.DEBUG else max(number, logging.WARNING))
+    return scrubber
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Race B: the usual one would draw a traceback of its own, with the line's values in it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the name is logging's
+        """Lose the line."""
+
+
+class _Straight:
+    """Our own lines, written as they are: the detour over logging costs as much as all the rest."""
+
+    def __init__(self, handler: _Handler) -> None:
+        self._handler = handler
+
+    def msg(self, line: str) -> None:
+        """Write one line, never two at once; race B."""
+        with contextlib.suppress(OSError, ValueError), self._handler.lock or contextlib.nullcontext():
+            self._handler.stream.write(f"{line}\n")
+            self._handler.stream.flush()
+
+    debug = info = warning = error = critical = exception = msg
 
 
 def _number(level: LogLevel) -> int:
     return logging.getLevelNamesMapping()[level.upper()]
 
 
-def _cut_long_fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    return {
-        key: f"{value[:LONGEST_FIELD]}…" if isinstance(value, str) and len(value) > LONGEST_FIELD else value
-        for key, value in event.items()
-    }
+def _as_library(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """A library's words are no event of ours."""
+    record: logging.LogRecord = event["_record"]
+    return {**event, "event": Event.LIBRARY.value, "logger": record.name, "text": event["event"]}
+
+
+def _exceptions_as_facts(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """An exception becomes its type, its words and its place; a drawn stack is left out."""
+    event.pop("stack_info", None)
+    told = event.pop("exc_info", None)
+    if isinstance(told, tuple):
+        told = told[1]
+    elif told and not isinstance(told, BaseException):
+        told = sys.exc_info()[1]
+    if isinstance(told, BaseException):
+        facts = facts_of(told)
+        if "detail" in event:
+            facts.pop("detail")
+        event.update(facts)
+    return event
+
+
+class _InOrder:
+    """When, how grave, what; then the rest. What is not known is null in canonical JSON, else left out."""
+
+    def __init__(self, log_format: LogFormat) -> None:
+        self._always = _CANONICAL if log_format is LogFormat.JSON else frozenset[str]()
+
+    def __call__(self, _logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+        shown = self._always if event["event"] == event.get("unit") else ()
+        first = {key: event.get(key) for key in _FIRST}
+        return first | {
+            key: value
+            for key, value in event.items()
+            if key not in first and (value is not None or key in shown)
+        }
+
+
+class _Plain:
+    """Values as any reader of JSON knows them, each of bounded length."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._scrubber = scrubber
+
+    def __call__(self, _logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+        return {
+            key: value if key.startswith("_") or type(value) in (int, float, bool) else self._plain(value)
+            for key, value in event.items()
+        }
+
+    def _plain(self, value: object, depth: int = 0) -> Any:
+        match value:
+            case Enum():
+                return self._plain(value.value if isinstance(value, str) else value.name)
+            case str():
+                return self._cut(str(value))
+            case None | bool() | int() | float():
+                return value
+            case date():
+                return value.isoformat()
+            case BaseException():
+                return self._cut(f"{type(value).__name__}: {value}")
+            case Mapping() if depth < DEEPEST:
+                items = list(value.items())[:MOST_ITEMS]
+                return {str(key): self._plain(one, depth + 1) for key, one in items}
+            case list() | tuple() | set() | frozenset() if depth < DEEPEST:
+                return [self._plain(one, depth + 1) for one in list(value)[:MOST_ITEMS]]
+            case _:
+                return self._cut(str(value))
+
+    def _cut(self, text: str) -> str:
+        if len(text) <= LONGEST_FIELD:
+            return text
+        # Swept before it is cut: half a secret would not be found any more.
+        return f"{self._scrubber.scrub(text)[:LONGEST_FIELD]}…"
+
+
+class _Rendered:
+    """The last step: the line as text, short enough, with a mask for each secret."""
+
+    def __init__(self, render: Processor, scrubber: Scrubber) -> None:
+        self._render = render
+        self._scrubber = scrubber
+
+    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
+        line = self._text(logger, name, event)
+        if len(line) > LONGEST_LINE:
+            event = {key: _shortened(value) for key, value in event.items()}
+            line = self._text(logger, name, event)
+        if self._scrubber.is_clean(line):
+            return line
+        # In the values, not in the line: a secret of digits would take the line's numbers along.
+        return self._text(logger, name, self._swept(event))
+
+    def _text(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
+        line = str(self._render(logger, name, dict(event)))  # a copy: renderers take out what they have shown
+        return line if line.isprintable() else "".join(one if one.isprintable() else " " for one in line)
+
+    def _swept(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._scrubber.scrub(value)
+            case dict():
+                return {self._swept(key): self._swept(one) for key, one in value.items()}
+            case list():
+                return [self._swept(one) for one in value]
+            case _:
+                return value
+
+
+def _shortened(value: Any) -> Any:
+    match value:
+        case str() if len(value) > SHORT_FIELD:
+            return f"{value[:SHORT_FIELD]}…"
+        case dict():
+            return {key: _shortened(one) for key, one in list(value.items())[:SHORT_ITEMS]}
+        case list():
+            return [_shortened(one) for one in value[:SHORT_ITEMS]]
+        case _:
+            return value
 
 
 def _renderer(log_format: LogFormat) -> Processor:
     match log_format:
         case LogFormat.JSON:
-            return structlog.processors.JSONRenderer(serializer=json.dumps, default=str)
+            return lambda _logger, _name, event: json.dumps(event)
         case LogFormat.CONSOLE:
             # Native strings by repr: a line break in a value must not start a line of its own.
             return structlog.dev.ConsoleRenderer(
-                colors=False, repr_native_str=True, exception_formatter=structlog.dev.plain_traceback
+                colors=False, repr_native_str=True, sort_keys=False, exception_formatter=lambda *_: None
             )
-
-
-class _Sweep:
-    """The last step: masks every secret in use in the rendered line, also in its JSON spelling."""
-
-    def __init__(self, secrets: Iterable[Secret]) -> None:
-        texts = {secret.reveal() for secret in secrets}
-        spellings = texts | {json.dumps(text)[1:-1] for text in texts}
-        # A very short password would mask half of every line; it is kept out of lines by its type alone.
-        self._texts = sorted(
-            (text for text in spellings if len(text) >= SHORTEST_SWEPT), key=len, reverse=True
-        )
-
-    def __call__(self, _logger: WrappedLogger, _name: str, line: EventDict | str) -> str:
-        swept = str(line)
-        for text in self._texts:
-            swept = swept.replace(text, MASK)
-        return swept

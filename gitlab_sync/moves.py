@@ -25,6 +25,7 @@ from gitlab_sync.read_back import read_back
 from gitlab_sync.states import OPERATION_EDGES, OperationStatus, Via
 from gitlab_sync.store import audit, bindings, operations, outbox, requests
 from gitlab_sync.telemetry import RequestResult
+from gitlab_sync.units import current
 
 
 async def approve(
@@ -88,12 +89,10 @@ async def _move(ctx: Context, move: _Move) -> OperationRow:
     except StaleWrite:
         raise _stale(move, await _get(ctx, move.operation_id)) from None
     ctx.metrics.requests_moved(operation.partition_key, RequestResult(move.after.name.lower()))
-    ctx.log.info(
-        "request",
-        operation_id=str(move.operation_id),
+    current().know(
+        operation_id=move.operation_id,
         partition=operation.partition_key,
         edge=f"{operation.status.name}->{move.after.name}",
-        actor=move.actor,
     )
     return await read_back(_get(ctx, move.operation_id))
 

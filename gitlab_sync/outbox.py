@@ -86,7 +86,7 @@ class Courier:
             lease = await _take_lease(self._ctx)
             if lease is None:
                 break
-            self._sink = self._sink or open_sink(self._ctx.settings, self._ctx.log)
+            self._sink = self._sink or open_sink(self._ctx.settings)
             tour = _Tour(self._ctx, self._sink, lease, stop)
             await tour.run()
             delivered += tour.delivered

@@ -28,6 +28,7 @@ from gitlab_sync.model import (
     PipelinePolicy,
     Squash,
 )
+from gitlab_sync.setting_secrets import named_file
 
 LARGEST_FILE_BYTES: Final = 1_048_576
 DEEPEST_BRACKETS: Final = 20
@@ -59,7 +60,7 @@ def load_partitions(path: Path) -> Mapping[str, Partition]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigError(
-            [f"{path}: the partitions file cannot be read ({reason}); make it readable"]
+            [f"{_named(path)}: the partitions file cannot be read ({reason}); make it readable"]
         ) from None
     if len(content) > LARGEST_FILE_BYTES:
         raise ConfigError(
@@ -69,6 +70,11 @@ def load_partitions(path: Path) -> Mapping[str, Partition]:
         return parse_partitions(content.decode(), name=str(path))
     except UnicodeDecodeError:
         raise ConfigError([f"{path}: it is not UTF-8 text; save it as UTF-8"]) from None
+
+
+def _named(path: Path) -> str:
+    """A file that is not there may be something else in the wrong variable."""
+    return f"{path}" if path.suffix in (".yaml", ".yml") else named_file(f"{path}")
 
 
 def parse_partitions(text: str, *, name: str) -> Mapping[str, Partition]:

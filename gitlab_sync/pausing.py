@@ -16,6 +16,7 @@ from __future__ import annotations
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.errors import DuplicateKey, StaleWrite
+from gitlab_sync.log_words import Event
 from gitlab_sync.rounds import partition_of
 from gitlab_sync.store import edge
 from gitlab_sync.store.edge import PauseRow
@@ -40,7 +41,7 @@ async def pause(ctx: Context, partition_key: str, *, reason: str, actor: str) ->
             raise
         present = await ctx.db.read("pause", lambda session: edge.get_pause(session, key))
         raise StaleWrite(f"partition {key!r} is paused already", present=_present(present)) from None
-    ctx.log.info("partition_paused", partition=key, actor=actor, reason=reason)
+    ctx.log.info(Event.PARTITION_PAUSED, partition=key, actor=actor, reason=reason)
 
 
 async def resume(ctx: Context, partition_key: str, *, actor: str) -> None:
@@ -60,7 +61,7 @@ async def resume(ctx: Context, partition_key: str, *, actor: str) -> None:
         return await edge.lock_pause(session, key) not in ended
 
     await ctx.db.transaction("resume", work, confirm=confirm)
-    ctx.log.info("partition_resumed", partition=key, actor=actor)
+    ctx.log.info(Event.PARTITION_RESUMED, partition=key, actor=actor)
 
 
 def _present(pause_row: PauseRow | None) -> dict[str, str | None]:

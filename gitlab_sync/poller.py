@@ -32,10 +32,12 @@ from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import GitLabError
 from gitlab_sync.gateway import ListedMergeRequest, NewestPipelines
 from gitlab_sync.glances import Glances, Rest, Sight, glance_at
+from gitlab_sync.log_words import Event, Unit
 from gitlab_sync.model import BatchId, MrIid, ProjectId
 from gitlab_sync.states import Via
 from gitlab_sync.store import batches
 from gitlab_sync.store.batches import DueBatch
+from gitlab_sync.units import unit
 
 CHUNK: Final = 200
 CLEAN_UP_CHUNK: Final = 10
@@ -59,18 +61,23 @@ class Poller:
 
     async def due_looks(self) -> list[tuple[BatchId, Via]] | None:
         """Take what is due, and return the batches to look at now. None: nothing could be taken."""
-        taken = await take_due(self._ctx)
-        if not taken:
-            return None
+        with unit(Unit.POLL) as line:
+            line.quiet()  # each look has a line of its own
+            taken = await take_due(self._ctx)
+            if not taken:
+                return None
+            resting = await self._all_resting(taken)
+            line.add(due=len(taken), resting=len(resting))
+        return [(due.id, _via(due)) for due in taken if due.id not in resting]
+
+    async def _all_resting(self, taken: Sequence[DueBatch]) -> frozenset[BatchId]:
         groups: dict[ProjectId | None, list[DueBatch]] = defaultdict(list)
         for due in taken:
             groups[due.project_id if due.mr_iid is not None else None].append(due)
         kept = await asyncio.gather(
             *(self._resting(project_id, group) for project_id, group in groups.items() if project_id)
         )
-        resting = frozenset[BatchId]().union(*kept)
-        self._ctx.log.debug("polled", due=len(taken), resting=len(resting))
-        return [(due.id, _via(due)) for due in taken if due.id not in resting]
+        return frozenset[BatchId]().union(*kept)
 
     async def _resting(self, project_id: ProjectId, group: Sequence[DueBatch]) -> frozenset[BatchId]:
         """Those of a project's batches that need no look now."""
@@ -83,10 +90,10 @@ class Poller:
                 rows, page = await self._lists(project_id, group, rests)
         except (GitLabError, TimeoutError) as error:
             detail = str(error) or f"none within {LISTS_WITHIN_S:.0f} s"
-            self._ctx.log.warning("no list, looking at each", project_id=project_id, detail=detail)
+            self._ctx.log.warning(Event.LIST_MISSING, project_id=project_id, detail=detail)
             return frozenset()
         except Exception:  # the batches of all projects are taken: let out, it would cost each its look
-            self._ctx.log.exception("list broke, looking at each", project_id=project_id)
+            self._ctx.log.exception(Event.LIST_MISSING, project_id=project_id)
             return frozenset()
         return frozenset(self._kept(group, rests, rows, page))
 

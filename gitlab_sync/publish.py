@@ -17,6 +17,8 @@ D  the sweep settles meanwhile: every record is guarded by RUNNING and the versi
    was opened a moment too late is closed by `reconcile` when it meets a settled batch (its branch is
    deleted, so it cannot land).
 E  somebody else's branch under our name: it lacks our marker or our parent: BLOCKED, never overwritten.
+F  our branch is deleted before its merge request exists: GitLab says "missing" of a fresh branch too, for up
+   to a minute. Two minutes after the push the branch itself is asked for: gone is gone, BLOCKED.
 """
 
 from __future__ import annotations
@@ -39,14 +41,25 @@ from gitlab_sync.describe import (
     merge_request_description,
     merge_request_title,
 )
-from gitlab_sync.errors import DuplicateKey, GitLabRefused, InvariantBroken, OutcomeUnknown, StaleWrite
+from gitlab_sync.errors import (
+    DuplicateKey,
+    GitLabRefused,
+    GitLabUnavailable,
+    InvariantBroken,
+    OutcomeUnknown,
+    StaleWrite,
+)
 from gitlab_sync.gateway import Handling
+from gitlab_sync.log_words import Event, Unit
+from gitlab_sync.memberships import tell_members
 from gitlab_sync.model import BatchRow, BranchInfo, MemberRow, MergeRequestInfo, ProjectId
 from gitlab_sync.release import leftovers, release, suspects
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches, outbox
+from gitlab_sync.units import current, unit
 
 CONTENT_REFUSALS: Final = frozenset({400, 413, 422})
+SHOWN_WITHIN_S: Final = 120.0
 
 
 class Published(StrEnum):
@@ -59,6 +72,7 @@ class Published(StrEnum):
         "already_there"  # the target branch holds everything that was asked for: nothing was pushed
     )
     FOREIGN = "foreign"  # our names are taken by somebody else
+    SOURCE_GONE = "source_gone"  # our branch was deleted before its merge request could be opened
     LATER = "later"  # an answer was lost, or GitLab does not show the branch yet: look again
 
 
@@ -75,10 +89,17 @@ async def publish(ctx: Context, batch: BatchRow) -> PublishReport:
 
     Raises StaleWrite when somebody moved the batch meanwhile.
     """
+    with unit(Unit.PUBLISH, batch_id=batch.id, partition=batch.partition_key) as line:
+        report = await _published(ctx, batch)
+        line.outcome = report.result
+        line.add(detail=report.detail)
+        return report
+
+
+async def _published(ctx: Context, batch: BatchRow) -> PublishReport:
     if batch.project_id is None or batch.base_sha is None:
         raise InvariantBroken(f"batch {batch.id} was claimed without a base")
-    head_sha = batch.head_sha
-    if head_sha is None:
+    if batch.head_sha is None:
         report = await _push(ctx, batch, batch.project_id)
         if report is not None:
             return report
@@ -92,6 +113,7 @@ async def _push(ctx: Context, batch: BatchRow, project_id: ProjectId) -> Publish
     if branch is not None:
         return await _adopt_branch(ctx, batch, branch)
     members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
+    tell_members(ctx, batch, members)
     composition = await compose_on(ctx, batch, project_id, batch.base_sha or "", members)
     releases = leftovers(composition)
     if releases:
@@ -211,6 +233,11 @@ async def _create_merge_request(
         if isinstance(error, GitLabRefused):
             raise
         return PublishReport(Published.LATER, str(error))
+    except GitLabUnavailable:
+        if batch.rested_s < SHOWN_WITHIN_S or await ctx.gitlab.branch(project_id, branch_of(batch)):
+            raise
+        remedy = f"create it again at {batch.head_sha} and retry the batch"
+        return PublishReport(Published.SOURCE_GONE, f"source_branch {branch_of(batch)} is gone: {remedy}")
 
 
 async def _handling(ctx: Context, batch: BatchRow) -> Handling:
@@ -225,7 +252,7 @@ async def _handling(ctx: Context, batch: BatchRow) -> Handling:
     unknown = [name for name in wanted if name not in known]
     if unknown:
         ctx.log.warning(
-            "unknown reviewers or assignees",
+            Event.PEOPLE_UNKNOWN,
             batch_id=batch.id,
             partition=batch.partition_key,
             detail=f"GitLab does not know {', '.join(unknown)}: mend the partitions file",
@@ -246,14 +273,9 @@ async def _record_merge_request(ctx: Context, batch: BatchRow, info: MergeReques
 
     await ctx.db.transaction("record_merge_request", work, confirm=confirm_batch(batch))
     await ctx.points.hit("publish.recorded")
-    ctx.log.info(
-        "published",
-        batch_id=batch.id,
-        partition=batch.partition_key,
-        mr_iid=info.iid,
-        head_sha=batch.head_sha,
-        url=info.web_url,
-    )
+    line = current()
+    line.know(mr_iid=info.iid)
+    line.add(head_sha=batch.head_sha, url=info.web_url)
 
 
 async def _reread(ctx: Context, batch: BatchRow) -> BatchRow:

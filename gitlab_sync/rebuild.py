@@ -5,47 +5,58 @@ attempt is counted before the push, the new base and head are recorded after it,
 the number of pushes is bounded whatever dies in between. Where composing again does not carry every member,
 nothing is pushed: the batch is given up and each member finds its own way in the next round.
 
+A push of ours costs the approvals that people gave, where the project is set so; GitLab's own rebase does
+not. So where people merge, where nothing but the base is in the way and the target has left our files alone,
+GitLab is asked to rebase: the same change on a new base is what was approved. What comes of it is recognised
+by what it holds, like any head that we have not recorded.
+
 GitLab knows no "reset this branch if it still is at X": the look right before the push is all there is.
 What keeps people off is the protected pattern for our branches; what they pushed before that look is never
-overwritten.
+overwritten, what they push after it is told (`observing`, E here).
 
 Never creates a branch or a merge request, never releases a member, never settles.
 
 Races considered:
 A  dead between push and record: the branch holds a commit that the row does not know. It is ours if it is
-   what we would push: our marker, one parent, which is part of the target, and exactly the files that the
-   members compose on that parent (`recognise`). Then it is recorded. Whoever made it does not matter then,
-   so also a rebase by GitLab's button is recognised once we have pushed anew ourselves; before, it is a
-   foreign push.
-B  two replicas rebuild at once: the count lets one of them push. One that was counted, froze and pushes
-   much later overwrites the other's commit by one of the same kind: recognised by A, and `sha` in the merge
-   call keeps the unseen one from landing.
+   what we would push (`recognising`). Then it is recorded. Whoever made it does not matter then, so also a
+   rebase by GitLab's button is recognised.
+B  two replicas rebuild at once: the count lets one of them push. One that was counted and froze looks at the
+   branch again before it pushes; should it push all the same, it overwrites the other's commit by one of the
+   same kind: recognised by A, and `sha` in the merge call keeps the unseen one from landing.
 C  a hook of the old head comes late, or of the new one before our own answer: a hook only says look; the
    look sees the new head and A decides; our own record then meets zero rows.
 D  merged or closed between the look and the push: read again after the push; only an open one is recorded,
-   so what was merged is compared with the head that was merged.
-E  a person pushes between our look and our push: overwritten, as said above. Knowingly accepted.
+   so what was merged is compared with the head that was merged, and recognised by A if nobody recorded it.
+E  a person pushes between our last look and our push, some milliseconds: overwritten, and nobody can prevent
+   it. GitLab keeps the commit and lists it among the merge request's versions, so it is told: BLOCKED.
 F  GitLab still says conflict although the branch stands right on the target's head: it has not caught up,
    and nothing is pushed.
 G  a pipeline of the old head: it speaks for another commit and does not count; the recorded one is
    forgotten.
+H  our branch is deleted and the merge request stays open: BLOCKED at once, because nobody says by itself
+   that it will come back. GitLab closes such a merge request a moment later as a rule; then that counts.
+I  GitLab's rebase goes on after its answer, or never begins: nothing is recorded before the new head is
+   seen, and the next wish comes after a pause that the count began.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gitlab_sync.batch_writes import write_fact
-from gitlab_sync.compose import Composition
-from gitlab_sync.composing import compose_on
+from gitlab_sync.compose import paths_touched
 from gitlab_sync.context import Context
-from gitlab_sync.describe import branch_of, carries_marker, commit_message
+from gitlab_sync.describe import branch_of, commit_message
 from gitlab_sync.errors import GitLabRefused, InvariantBroken, OutcomeUnknown, StaleWrite
-from gitlab_sync.model import BatchRow, BranchInfo, FileChange, MemberRow, ProjectId
+from gitlab_sync.log_words import Unit
+from gitlab_sync.model import BatchRow, BranchInfo, CommitInfo
+from gitlab_sync.recognising import Plan, is_ours, plan_on, project_of
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches, rebuilds
-from gitlab_sync.verdict.contents import blob_id, strays
+from gitlab_sync.units import current, unit
+from gitlab_sync.verdict import Manner
 
 
 class Rebuilt(StrEnum):
@@ -55,6 +66,7 @@ class Rebuilt(StrEnum):
     NOT_BEHIND = "not_behind"  # our branch stands on the target's head: GitLab has to catch up
     HELPLESS = "helpless"  # the members do not compose on the new base without leaving somebody out
     TARGET_GONE = "target_gone"
+    SOURCE_GONE = "source_gone"  # our branch
     FOREIGN = "foreign"  # the branch holds what we did not push
     LATER = "later"  # an answer is lost or GitLab refused, or things moved meanwhile: look again
 
@@ -67,46 +79,96 @@ class RebuildReport:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What to push, and onto what."""
-
-    project_id: ProjectId
-    base_sha: str
-    members: list[MemberRow]
-    composition: Composition
-
-
-async def rebuild(ctx: Context, batch: BatchRow) -> RebuildReport:
+async def rebuild(ctx: Context, batch: BatchRow, manner: Manner = Manner.ANEW) -> RebuildReport:
     """Put the batch on its target's present head. Raises StaleWrite when somebody moved the batch."""
-    project_id = _project_of(batch)
+    return await _told(batch, _rebuild(ctx, batch, manner))
+
+
+async def _told(batch: BatchRow, work: Awaitable[RebuildReport]) -> RebuildReport:
+    with unit(
+        Unit.REBUILD, batch_id=batch.id, partition=batch.partition_key, mr_iid=batch.mr_iid
+    ) as line:
+        report = await work
+        line.outcome = report.result
+        line.add(detail=report.detail, attempt=batch.attempt)
+        return report
+
+
+async def _rebuild(ctx: Context, batch: BatchRow, manner: Manner) -> RebuildReport:
+    project_id = project_of(batch)
     target = await ctx.gitlab.branch(project_id, str(batch.policy["target_branch"]))
     if target is None:
         return RebuildReport(Rebuilt.TARGET_GONE, f"branch {batch.policy['target_branch']!r} is gone")
+    moved = _moved(batch, await ctx.gitlab.branch(project_id, branch_of(batch)))
+    if moved is not None:
+        return moved
     if target.sha == batch.base_sha:
         return RebuildReport(Rebuilt.NOT_BEHIND, f"the branch stands on {target.sha} already")
-    branch = await ctx.gitlab.branch(project_id, branch_of(batch))
-    if branch is None or branch.sha != batch.head_sha:
-        return RebuildReport(Rebuilt.LATER, f"the branch is at {branch.sha if branch else 'no commit'}")
-    plan = await _plan(ctx, batch, target.sha)
-    if not _carries_all(plan.composition):
+    plan = await plan_on(ctx, batch, target.sha)
+    if not plan.carries_all:
         return RebuildReport(Rebuilt.HELPLESS, f"not every member can be composed on {target.sha}")
+    is_mild = manner is Manner.KEEPING_APPROVALS and await _is_same_change(ctx, batch, plan)
     await write_fact(ctx, "count_attempt", batch, lambda s: rebuilds.count_attempt_if_running(s, batch))
-    return await _push(ctx, await _reread(ctx, batch), plan)
+    counted = await _reread(ctx, batch)
+    return await (_ask_to_rebase(ctx, counted) if is_mild else _push(ctx, counted, plan))
 
 
 async def recognise(ctx: Context, batch: BatchRow, head_sha: str) -> RebuildReport:
     """Record `head_sha` as ours if it is what we would have pushed (race A)."""
-    branch = await ctx.gitlab.branch(_project_of(batch), branch_of(batch))
-    if branch is None or branch.sha != head_sha:
+    return await _told(batch, _recognise(ctx, batch, head_sha))
+
+
+async def _recognise(ctx: Context, batch: BatchRow, head_sha: str) -> RebuildReport:
+    branch = await ctx.gitlab.branch(project_of(batch), branch_of(batch))
+    if branch is None:
+        return _source_gone(batch)
+    if branch.sha != head_sha:
         return RebuildReport(Rebuilt.LATER, "merge request and branch show different heads")
-    if not await _is_ours(ctx, batch, branch):
-        return RebuildReport(Rebuilt.FOREIGN, f"the branch holds {head_sha}, we pushed {batch.head_sha}")
+    if not await is_ours(ctx, batch, CommitInfo(branch.sha, branch.parent_shas, branch.message)):
+        foreign = f"sha: the branch holds {head_sha}, we pushed {batch.head_sha}"
+        return RebuildReport(Rebuilt.FOREIGN, foreign)
     return await _record(ctx, batch, branch.parent_shas[0], head_sha)
 
 
-async def _push(ctx: Context, batch: BatchRow, plan: _Plan) -> RebuildReport:
+def _moved(batch: BatchRow, branch: BranchInfo | None) -> RebuildReport | None:
+    """What somebody did to our branch. None: it is at the head that we have recorded."""
+    if branch is None:
+        return _source_gone(batch)
+    if branch.sha != batch.head_sha:
+        return RebuildReport(Rebuilt.LATER, f"the branch is at {branch.sha}")
+    return None
+
+
+def _source_gone(batch: BatchRow) -> RebuildReport:
+    remedy = f"create it again at {batch.head_sha}, close the merge request, or fail the batch"
+    return RebuildReport(Rebuilt.SOURCE_GONE, f"source_branch {branch_of(batch)} is gone: {remedy}")
+
+
+async def _is_same_change(ctx: Context, batch: BatchRow, plan: Plan) -> bool:
+    """Whether the target has left our files alone, so that a rebase makes what `plan` composes."""
+    paths = paths_touched(plan.members)
+    before = await ctx.gitlab.blob_ids(plan.project_id, str(batch.base_sha), paths)
+    return before == await ctx.gitlab.blob_ids(plan.project_id, plan.base_sha, paths)
+
+
+async def _ask_to_rebase(ctx: Context, batch: BatchRow) -> RebuildReport:
+    """Race I: whatever comes back, the next look at the head tells."""
+    if batch.mr_iid is None:
+        raise InvariantBroken(f"batch {batch.id} is rebased without a merge request")
     await ctx.points.hit("rebuild.before_push")
+    try:
+        await ctx.gitlab.rebase(project_of(batch), batch.mr_iid)
+    except (OutcomeUnknown, GitLabRefused) as error:
+        return RebuildReport(Rebuilt.LATER, str(error))
+    await ctx.points.hit("rebuild.after_push")
+    return RebuildReport(Rebuilt.LATER, "GitLab rebases it, so that approvals stay")
+
+
+async def _push(ctx: Context, batch: BatchRow, plan: Plan) -> RebuildReport:
+    await ctx.points.hit("rebuild.before_push")
+    moved = _moved(batch, await ctx.gitlab.branch(plan.project_id, branch_of(batch)))
+    if moved is not None:
+        return moved
     try:
         commit = await ctx.gitlab.reset_branch(
             plan.project_id,
@@ -128,7 +190,7 @@ async def _push(ctx: Context, batch: BatchRow, plan: _Plan) -> RebuildReport:
 async def _record(ctx: Context, batch: BatchRow, base_sha: str, head_sha: str) -> RebuildReport:
     if batch.mr_iid is None:
         raise InvariantBroken(f"batch {batch.id} is rebuilt without a merge request")
-    shown = await ctx.gitlab.merge_request(_project_of(batch), batch.mr_iid)
+    shown = await ctx.gitlab.merge_request(project_of(batch), batch.mr_iid)
     if shown is None or shown.state != "opened":
         raise StaleWrite(f"!{batch.mr_iid} is {shown.state if shown else 'gone'} meanwhile")
     await write_fact(
@@ -137,55 +199,8 @@ async def _record(ctx: Context, batch: BatchRow, base_sha: str, head_sha: str) -
         batch,
         lambda s: rebuilds.record_rebuild_if_running(s, batch, base_sha=base_sha, head_sha=head_sha),
     )
-    ctx.log.info(
-        "rebuilt",
-        batch_id=batch.id,
-        partition=batch.partition_key,
-        mr_iid=batch.mr_iid,
-        attempt=batch.attempt,
-        base_sha=base_sha,
-        head_sha=head_sha,
-    )
+    current().add(base_sha=base_sha, head_sha=head_sha)
     return RebuildReport(Rebuilt.REBUILT, head_sha)
-
-
-async def _is_ours(ctx: Context, batch: BatchRow, branch: BranchInfo) -> bool:
-    if not carries_marker(branch.message, batch.marker) or len(branch.parent_shas) != 1:
-        return False
-    project_id, parent = _project_of(batch), branch.parent_shas[0]
-    target = str(batch.policy["target_branch"])
-    if not await ctx.gitlab.contains(project_id, branch=target, sha=parent):
-        return False
-    plan = await _plan(ctx, batch, parent)
-    if not _carries_all(plan.composition):
-        return False
-    wanted = _blobs_of(plan.composition, branch.sha)
-    there = await ctx.gitlab.blob_ids(project_id, branch.sha, list(wanted))
-    touched = await ctx.gitlab.changed_paths(project_id, branch.sha)
-    return not strays(wanted, there) and touched == wanted.keys()
-
-
-async def _plan(ctx: Context, batch: BatchRow, base_sha: str) -> _Plan:
-    project_id = _project_of(batch)
-    members = await ctx.db.read("members", lambda session: batches.select_members(session, batch.id))
-    return _Plan(project_id, base_sha, members, await compose_on(ctx, batch, project_id, base_sha, members))
-
-
-def _carries_all(composition: Composition) -> bool:
-    return bool(composition.files) and not composition.failed and not composition.deferred
-
-
-def _blobs_of(composition: Composition, like: str) -> dict[str, str | None]:
-    return {
-        file.path: None if file.change is FileChange.DELETE else blob_id(file.content, like=like)
-        for file in composition.files
-    }
-
-
-def _project_of(batch: BatchRow) -> ProjectId:
-    if batch.project_id is None:
-        raise InvariantBroken(f"batch {batch.id} has no project")
-    return batch.project_id
 
 
 async def _reread(ctx: Context, batch: BatchRow) -> BatchRow:

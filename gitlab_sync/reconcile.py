@@ -15,6 +15,9 @@ B  the batch is settled while publish is at work: publish's record meets zero ro
 C  dead after the merge was asked for and before it was seen: the next look sees what GitLab says.
 D  GitLab is away: nothing is decided, the batch is looked at again later; a deadline is judged with
    GitLab's answer only.
+E  the target branch is deleted or renamed between a merge and our look at what landed: nobody can tell then,
+   so nothing is settled and nothing frozen: BLOCKED as `target_gone`. Back again, it settles as landed; at
+   the deadline, or on an operator's word, the members go round again, and what is there lands as it is.
 """
 
 from __future__ import annotations
@@ -24,13 +27,17 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final, assert_never
 
-from gitlab_sync import ending, policy
+from gitlab_sync import ending, policy, units
+from gitlab_sync.asking import NO_TRAIN_TEXT, ask_to_merge
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.context import Context
+from gitlab_sync.describe import branch_of
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, OutcomeUnknown, StaleWrite
 from gitlab_sync.gateway import MergeAnswer
-from gitlab_sync.holding import block, check_in, meaning_of, unblock
-from gitlab_sync.model import BatchId, BatchRow, MergeMode, MergeRequestInfo
+from gitlab_sync.holding import SOON_S, block, check_in, lagging_s, meaning_of, unblock
+from gitlab_sync.landing import NotYet
+from gitlab_sync.log_words import Event, Unit
+from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
 from gitlab_sync.observing import observe
 from gitlab_sync.publish import Published, publish
 from gitlab_sync.rebuild import RebuildReport, Rebuilt, rebuild, recognise
@@ -57,12 +64,7 @@ from gitlab_sync.verdict import (
 )
 
 LOOKS: Final = 12
-SOON_S: Final = 2.0
 AWAY_S: Final = 5.0
-NO_TRAIN_TEXT: Final = (
-    "GitLab offers no merge train here: enable merge trains in the project (they need Premium) and let the "
-    "token merge into the target, or set `merge: auto` for the partition; then retry the batch"
-)
 
 
 class Reconciled(StrEnum):
@@ -74,6 +76,9 @@ class Reconciled(StrEnum):
     BLOCKED = "blocked"
     GITLAB_UNAVAILABLE = "gitlab_unavailable"
     GONE = "gone"  # there is no such batch
+
+
+_UNMOVED: Final = frozenset({Reconciled.WAITING, Reconciled.BLOCKED, Reconciled.ALREADY_SETTLED})
 
 
 class _LookAgain(StrEnum):
@@ -93,11 +98,20 @@ async def reconcile(ctx: Context, batch_id: BatchId, *, via: Via, heed: Heed = _
 
     `heed` is told of each look what was seen and what follows, before anything is done about it.
     """
+    with units.unit(Unit.LOOK, batch_id=batch_id, via=via) as line:
+        line.outcome = result = await _look_until_done(ctx, batch_id, via, heed)
+        if result in _UNMOVED and line.db_transactions == 0:
+            line.quiet()
+        return result
+
+
+async def _look_until_done(ctx: Context, batch_id: BatchId, via: Via, heed: Heed) -> Reconciled:
     result: _Step = _LookAgain.LOOK_AGAIN
     for _ in range(LOOKS):
         batch = await ctx.db.read("batch", lambda session: batches.get(session, batch_id))
         if batch is None:
             return Reconciled.GONE
+        units.current().know(partition=batch.partition_key, mr_iid=batch.mr_iid)
         if batch.status in TERMINAL_BATCH:
             if via in (Via.POLLER, Via.SWEEP):
                 await ending.clean_up_if_due(ctx, batch)
@@ -116,25 +130,21 @@ async def _look(ctx: Context, batch: BatchRow, via: Via, heed: Heed) -> _Step:
         verdict = decide(observation, policy.recorded(batch.policy))
         heed(observation, verdict)
         ctx.log.debug(
-            "verdict", batch_id=batch.id, via=via, verdict=type(verdict).__name__, detail=str(verdict)
+            Event.VERDICT, batch_id=batch.id, via=via, verdict=type(verdict).__name__, detail=str(verdict)
         )
         return await _act(ctx, observation, verdict, via)
     except StaleWrite:
         await ending.clean_up_if_settled(ctx, batch.id)
         return _LookAgain.LOOK_AGAIN
     except (GitLabUnavailable, OutcomeUnknown) as error:
-        ctx.log.warning(
-            "gitlab unavailable", batch_id=batch.id, partition=batch.partition_key, detail=str(error)
-        )
+        units.current().blame(error)
         await check_in(ctx, batch, AWAY_S)
         return Reconciled.GITLAB_UNAVAILABLE
     except GitLabRefused as error:
         return await _block(ctx, batch, meaning_of(error), str(error))
 
 
-async def _act(  # noqa: PLR0911 one answer for each kind of verdict
-    ctx: Context, observation: Observation, verdict: Verdict, via: Via
-) -> _Step:
+async def _act(ctx: Context, observation: Observation, verdict: Verdict, via: Via) -> _Step:
     batch, shown = observation.batch, observation.merge_request
     pipeline_id = getattr(verdict, "pipeline_id", None)
     if pipeline_id is not None and pipeline_id != batch.pipeline_id:
@@ -147,10 +157,8 @@ async def _act(  # noqa: PLR0911 one answer for each kind of verdict
             return await _publish(ctx, batch, via)
         case Merge(sha=sha):
             return await _merge(ctx, batch, sha)
-        case Rebuild():
-            return await _rebuild(ctx, batch, via)
-        case Recognise(sha=sha):
-            return await _after_rebuild(ctx, batch, await recognise(ctx, batch, sha), via)
+        case Rebuild() | Recognise():
+            return await _rebuild(ctx, batch, verdict, via)
         case Block(reason=reason, text=text):
             return await _block(ctx, batch, reason, text)
         case Unblock():
@@ -175,15 +183,19 @@ async def _end(
             BatchStatus.SUCCEEDED, verdict.reason, landed_sha=verdict.landed_sha, merged_at=merged_at
         )
         return await _settle(ctx, batch, how, via)
-    return _step_of(await ending.give_up(ctx, batch, verdict.reason, members=verdict.members, via=via))
+    ended = await ending.give_up(ctx, batch, verdict.reason, members=verdict.members, via=via)
+    return await _ended(ctx, batch, ended)
 
 
-async def _rebuild(ctx: Context, batch: BatchRow, via: Via) -> _Step:
+async def _rebuild(ctx: Context, batch: BatchRow, verdict: Rebuild | Recognise, via: Via) -> _Step:
+    """While BLOCKED one of the two branches is gone: only once both are there it goes on."""
     if batch.status is BatchStatus.RUNNING:
-        return await _after_rebuild(ctx, batch, await rebuild(ctx, batch), via)
-    target = str(batch.policy["target_branch"])
-    if batch.project_id is None or await ctx.gitlab.branch(batch.project_id, target) is None:
-        return Reconciled.BLOCKED
+        if isinstance(verdict, Rebuild):
+            return await _after_rebuild(ctx, batch, await rebuild(ctx, batch, verdict.manner), via)
+        return await _after_rebuild(ctx, batch, await recognise(ctx, batch, verdict.sha), via)
+    for branch in (str(batch.policy["target_branch"]), branch_of(batch)):
+        if await ctx.gitlab.branch(batch.project_id or 0, branch) is None:
+            return Reconciled.BLOCKED
     await unblock(ctx, batch)
     return _LookAgain.LOOK_AGAIN
 
@@ -194,28 +206,19 @@ async def _after_rebuild(ctx: Context, batch: BatchRow, report: RebuildReport, v
             await check_in(ctx, batch, ctx.settings.poll_interval_s)
             return Reconciled.WAITING
         case Rebuilt.NOT_BEHIND | Rebuilt.LATER:
-            ctx.log.info("rebuild later", batch_id=batch.id, mr_iid=batch.mr_iid, detail=report.detail)
             await check_in(ctx, batch, lagging_s(batch.age_s, ctx.settings.poll_interval_s))
             return Reconciled.WAITING
         case Rebuilt.HELPLESS:
-            ctx.log.info("rebuild is no help", batch_id=batch.id, mr_iid=batch.mr_iid, detail=report.detail)
             moved, fate = SettleReason.TARGET_MOVED, MemberFate.INNOCENT
-            return _step_of(await ending.give_up(ctx, batch, moved, members=fate, via=via))
+            return await _ended(ctx, batch, await ending.give_up(ctx, batch, moved, members=fate, via=via))
         case Rebuilt.TARGET_GONE:
             return await _block(ctx, batch, BlockReason.TARGET_GONE, report.detail)
+        case Rebuilt.SOURCE_GONE:
+            return await _block(ctx, batch, BlockReason.SOURCE_GONE, report.detail)
         case Rebuilt.FOREIGN:
             return await _block(ctx, batch, BlockReason.FOREIGN_PUSH, report.detail)
         case never:
             assert_never(never)
-
-
-def lagging_s(age_s: float, poll_interval_s: float) -> float:
-    """How long to let GitLab catch up: soon at first, later no oftener than any batch is looked at.
-
-    It may never catch up (its workers hang, our branch is gone and the merge request stays open), and a
-    deadline may be days away.
-    """
-    return max(SOON_S, min(age_s / 10, poll_interval_s))
 
 
 async def _publish(ctx: Context, batch: BatchRow, via: Via) -> _Step:
@@ -225,12 +228,12 @@ async def _publish(ctx: Context, batch: BatchRow, via: Via) -> _Step:
             await check_in(ctx, batch, ctx.settings.poll_interval_s)
             return Reconciled.WAITING
         case Published.LATER:
-            ctx.log.info("publish again later", batch_id=batch.id, detail=report.detail)
             await check_in(ctx, batch, max(SOON_S, batch.age_s / 10))
             return Reconciled.WAITING
         case Published.FEWER:
-            ctx.log.info("publish with fewer", batch_id=batch.id, detail=report.detail)
             return _LookAgain.LOOK_AGAIN
+        case Published.SOURCE_GONE:
+            return await _block(ctx, batch, BlockReason.SOURCE_GONE, report.detail)
         case Published.FOREIGN:
             return await _block(ctx, batch, BlockReason.FOREIGN_BRANCH, report.detail)
         case Published.ALREADY_THERE:
@@ -253,32 +256,34 @@ async def _settle_anew(ctx: Context, batch: BatchRow, how: Ending, via: Via) -> 
 
 
 async def _settle(ctx: Context, batch: BatchRow, how: Ending, via: Via) -> _Step:
-    return _step_of(await ending.settle_and_clean_up(ctx, batch, how, via=via))
+    return await _ended(ctx, batch, await ending.settle_and_clean_up(ctx, batch, how, via=via))
 
 
-def _step_of(outcome: Outcome | None) -> _Step:
-    """None: GitLab is not ready to say how it ends."""
-    if outcome is None:
-        return Reconciled.WAITING
-    return Reconciled.SETTLED if outcome is Outcome.WON else _LookAgain.LOOK_AGAIN
+async def _ended(ctx: Context, batch: BatchRow, ended: Outcome | NotYet) -> _Step:
+    match ended:
+        case Outcome.WON:
+            return Reconciled.SETTLED
+        case Outcome.LOST:
+            return _LookAgain.LOOK_AGAIN
+        case NotYet.MERGING:
+            return Reconciled.WAITING
+        case NotYet.TARGET_GONE:
+            return await _without_target(ctx, batch)
+        case never:
+            assert_never(never)
+
+
+async def _without_target(ctx: Context, batch: BatchRow) -> _Step:
+    """Race E. A batch that is blocked for another reason is told anew: this one is what holds it now."""
+    if batch.status is BatchStatus.BLOCKED and batch.reason_code != BlockReason.TARGET_GONE:
+        await unblock(ctx, batch)
+        return _LookAgain.LOOK_AGAIN
+    target = batch.policy["target_branch"]
+    return await _block(ctx, batch, BlockReason.TARGET_GONE, f"merged, and branch {target!r} is gone since")
 
 
 async def _merge(ctx: Context, batch: BatchRow, sha: str) -> _Step:
-    """Record the intention, then ask. The answer proves nothing; hook or poller see the result, soon."""
-    if batch.project_id is None or batch.mr_iid is None:
-        return Reconciled.WAITING
-    await write_fact(
-        ctx, "record_merge_asked", batch, lambda s: batches.record_merge_asked_if_running(s, batch)
-    )
-    await check_in(ctx, batch, ctx.settings.merge_check_s)
-    await ctx.points.hit("merge.before_ask")
-    if batch.policy.get("merge") == MergeMode.TRAIN:
-        answer = await ctx.gitlab.board_train(batch.project_id, batch.mr_iid, sha=sha)
-    else:
-        answer = await ctx.gitlab.merge(batch.project_id, batch.mr_iid, sha=sha)
-    await ctx.points.hit("merge.asked")
-    ctx.log.info("merge asked", batch_id=batch.id, mr_iid=batch.mr_iid, head_sha=sha, outcome=answer)
-    if answer is MergeAnswer.NO_TRAIN:
+    if await ask_to_merge(ctx, batch, sha) is MergeAnswer.NO_TRAIN:
         asked = replace(batch, version=batch.version + 1)
         return await _block(ctx, asked, BlockReason.TRAIN_UNAVAILABLE, NO_TRAIN_TEXT)
     return Reconciled.WAITING

@@ -18,6 +18,7 @@ from gitlab_sync.compose import Composition
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.errors import GitLabRefused, InvariantBroken
+from gitlab_sync.log_words import Event
 from gitlab_sync.model import BatchRow, MemberRow, OperationId
 from gitlab_sync.states import OperationStatus, Via
 from gitlab_sync.store import batches, bindings, operations, outbox, requests
@@ -101,5 +102,9 @@ def _tell(ctx: Context, batch: BatchRow, releases: Sequence[Release]) -> None:
         if count:
             ctx.metrics.requests_moved(batch.partition_key, result, count)
     ctx.log.info(
-        "released", batch_id=batch.id, partition=batch.partition_key, deferred=deferred, failed=failed
+        Event.MEMBERS_RELEASED,
+        batch_id=batch.id,
+        partition=batch.partition_key,
+        deferred=deferred,
+        failed=failed,
     )

@@ -24,6 +24,7 @@ base.
 
 from __future__ import annotations
 
+import logging
 import math
 import uuid
 from collections.abc import Sequence
@@ -35,11 +36,13 @@ from gitlab_sync import policy
 from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, RunAgain, Session
 from gitlab_sync.errors import DuplicateKey, GitLabRefused, GitLabUnavailable, NotFound
+from gitlab_sync.log_words import Unit
 from gitlab_sync.model import BatchId, Partition, ProjectId
 from gitlab_sync.states import OperationStatus, Via
 from gitlab_sync.store import batches, edge, operations, requests
 from gitlab_sync.store.keys import ACTIVE_SLOT
 from gitlab_sync.telemetry import RequestResult
+from gitlab_sync.units import Line, unit
 
 LARGEST_BATCH: Final = 1000
 PUBLISH_LEASE_S: Final = 30.0
@@ -55,6 +58,9 @@ class RoundResult(StrEnum):
     PAUSED = "paused"
     GITLAB_UNAVAILABLE = "gitlab_unavailable"
     TARGET_MISSING = "target_missing"  # GitLab refuses the project or has no such branch
+
+
+_HELD_UP: Final = frozenset({RoundResult.GITLAB_UNAVAILABLE, RoundResult.TARGET_MISSING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +95,24 @@ async def run_round(ctx: Context, partition_key: str, *, via: Via) -> RoundRepor
     SLOT_OCCUPIED: another batch is active. NOTHING_WAITING: the slot was given back with the rollback.
     """
     partition = partition_of(ctx, partition_key)
-    report = await _look(ctx, partition, via) or await _claim_on_head(ctx, partition, via)
+    with unit(Unit.ROUND, partition=partition.key, via=via) as line:
+        report = await _look(ctx, partition, via) or await _claim_on_head(ctx, partition, via)
+        _tell(line, report, via)
     ctx.metrics.round_ended(partition.key, report.result)
     if report.result is RoundResult.CLAIMED and report.batch_id is not None:
         ctx.metrics.batch_claimed(report.members, report.batch_id)
         ctx.metrics.requests_moved(partition.key, RequestResult.MERGING, report.members)
-    if report.result not in (RoundResult.NOTHING_WAITING, RoundResult.NOT_YET, RoundResult.SLOT_OCCUPIED):
-        ctx.log.info(
-            "round",
-            partition=partition.key,
-            outcome=report.result,
-            via=via,
-            batch_id=report.batch_id,
-            members=report.members,
-            detail=report.detail or None,
-        )
     return report
+
+
+def _tell(line: Line, report: RoundReport, via: Via) -> None:
+    line.outcome = report.result
+    line.know(batch_id=report.batch_id)
+    line.add(members=report.members, detail=report.detail or None)
+    if report.result in _HELD_UP:
+        line.loud(logging.WARNING)
+    elif report.result is not RoundResult.CLAIMED and via is Via.ROUND:
+        line.quiet()  # the scheduler asks again in a moment, and will be told the same
 
 
 async def _look(ctx: Context, partition: Partition, via: Via) -> RoundReport | None:

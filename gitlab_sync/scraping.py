@@ -20,6 +20,7 @@ from typing import Final
 from gitlab_sync import queries
 from gitlab_sync.context import Context
 from gitlab_sync.errors import DatabaseError
+from gitlab_sync.log_words import Event
 
 FRESH_S: Final = 1.0
 READ_WITHIN_S: Final = 3.0  # a scraper waits ten seconds, unless told otherwise
@@ -43,6 +44,6 @@ class GaugeReader:
                     self._ctx.metrics.set_gauges(await queries.gauges(self._ctx))
             except (DatabaseError, TimeoutError) as error:
                 detail = str(error) or f"the database did not answer within {READ_WITHIN_S:g} s"
-                self._ctx.log.warning("gauges are old", detail=detail)
+                self._ctx.log.warning(Event.GAUGES_OLD, detail=detail)
             finally:
                 self._tried_at = time.monotonic()

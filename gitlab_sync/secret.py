@@ -7,7 +7,7 @@ secret.
 from __future__ import annotations
 
 import hmac
-from typing import Final
+from typing import Final, NoReturn
 
 MASK: Final = "***"
 
@@ -22,6 +22,15 @@ class Secret:
 
     def reveal(self) -> str:
         return self._text
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Secret:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not written down: it stays in this process")
 
     def __repr__(self) -> str:
         return f"Secret({MASK})"

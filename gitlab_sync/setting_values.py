@@ -30,6 +30,9 @@ _DATABASE_FORM: Final = "write mysql://user:password@host:3306/name"
 E = TypeVar("E", bound=StrEnum)
 
 
+LONGEST_REPEATED: Final = 12
+
+
 class BadValue(ValueError):
     """A text is not what its setting holds; the message says what to write instead."""
 
@@ -99,6 +102,11 @@ class ApiToken:
     digest: Secret
 
 
+def repeated(text: str) -> str:
+    """`text` as a message may repeat it: only if it is short, it may be a token in the wrong variable."""
+    return repr(text) if len(text) <= LONGEST_REPEATED else "what it holds"
+
+
 def parse_database_url(text: str) -> DatabaseTarget:
     """Read `mysql://user:password@host:3306/name?unix_socket=…&tls=required`."""
     url = _split_url(text, _DATABASE_FORM)
@@ -150,7 +158,7 @@ def parse_address(text: str) -> Address:
     elif ":" in host:
         raise BadValue(f"an IPv6 address needs square brackets; {form}")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise BadValue(f"{text!r} is not an address; {form}")
+        raise BadValue(f"{repeated(text)} is not an address; {form}")
     return Address(host, int(port))
 
 
@@ -221,7 +229,7 @@ def parse_seconds(least: float, most: float) -> Callable[[str], float]:
             seconds = -1.0
         if not least <= seconds <= most:
             raise BadValue(
-                f"{text!r} is not a number of seconds from {least:g} to {most:g}; write such a number"
+                f"{repeated(text)} is not a number of seconds from {least:g} to {most:g}; write such a number"
             )
         return seconds
 
@@ -235,7 +243,7 @@ def parse_choice(kind: type[E]) -> Callable[[str], E]:
         try:
             return kind(text)
         except ValueError:
-            raise BadValue(f"{text!r} is unknown; choose one of {', '.join(kind)}") from None
+            raise BadValue(f"{repeated(text)} is unknown; choose one of {', '.join(kind)}") from None
 
     return parse
 
@@ -247,11 +255,11 @@ def _api_token(position: int, text: str) -> ApiToken:
     if not _TOKEN_NAME.fullmatch(name):
         raise BadValue(f"entry {position} has no name of letters, digits, '.', '_', '-'; {form}")
     if not _SHA256_HEX.fullmatch(digest):
-        raise BadValue(f"entry {position} ({name}) has no SHA-256 in 64 hex digits at its end; {form}")
+        raise BadValue(f"entry {position} has no SHA-256 in 64 hex digits at its end; {form}")
     unknown = sorted(set(scopes.split("+")) - set(Scope))
     if unknown:
         raise BadValue(
-            f"entry {position} ({name}) has the scope {unknown[0]!r}; choose from {', '.join(Scope)}"
+            f"entry {position} has the scope {repeated(unknown[0])}; choose from {', '.join(Scope)}"
         )
     return ApiToken(name, frozenset(Scope(scope) for scope in scopes.split("+")), Secret(digest.lower()))
 
@@ -269,9 +277,9 @@ def _database_options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in {"unix_socket", "tls"} or name in options or not value:
-            raise BadValue(
-                f"the option {name!r} is unknown, empty or doubled; it takes unix_socket and tls, once each"
-            )
+            # An `@` behind the `?`: it may be a password that is not percent-encoded.
+            said = "an option" if "@" in query else f"the option {repeated(name)}"
+            raise BadValue(f"{said} is unknown, empty or doubled; it takes unix_socket and tls, once each")
         options[name] = value
     return options
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from gitlab_sync.errors import ConfigError
 from gitlab_sync.secret import MASK, Secret
-from gitlab_sync.setting_files import parse_ca_file
+from gitlab_sync.setting_files import parse_ca_file, read_value
+from gitlab_sync.setting_secrets import LogGuess, guess_from, mask_address, secrets_in_address
 from gitlab_sync.setting_values import (
     Address,
     ApiToken,
@@ -45,7 +46,6 @@ from gitlab_sync.setting_values import (
 
 PREFIX: Final = "GITLAB_SYNC_"
 FILE_SUFFIX: Final = "_FILE"
-LARGEST_FILE_BYTES: Final = 65_536
 
 
 class Need(StrEnum):
@@ -101,7 +101,9 @@ class Settings:
     """POLL_INTERVAL_S: how long a batch may go without being looked at."""
     merge_check_s: float
     """MERGE_CHECK_S: how soon after asking GitLab to merge the poller looks for the result."""
-    notify_url: str
+    drain_wait_s: float
+    """DRAIN_WAIT_S: how long a stopping replica, unready already, goes on taking connections."""
+    notify_url: str = field(repr=False)
     """NOTIFY_URL: where notifications are delivered; empty: they are only logged."""
     notify_secret: Secret | None
     """NOTIFY_SECRET: signs notifications (Standard Webhooks)."""
@@ -151,7 +153,13 @@ def load_settings(environ: Mapping[str, str] | None = None, *, need: Need = Need
         problems = _contradictions(values, need)
     if problems:
         raise ConfigError(problems)
+    revealed.extend(secrets_in_address(values["notify_url"]))
     return Settings(**values, rows=tuple(rows), revealed=tuple(revealed))
+
+
+def guess_log(environ: Mapping[str, str] | None = None) -> LogGuess:
+    """How to log before the settings are known to be right, or where they are not. Never raises."""
+    return guess_from(os.environ if environ is None else environ, PREFIX)
 
 
 def describe(settings: Settings) -> tuple[SettingRow, ...]:
@@ -186,7 +194,8 @@ _VARIABLES: Final = (
     _Variable("round_interval_s", "ROUND_INTERVAL_S", parse_seconds(0.05, 86_400), default="5"),
     _Variable("poll_interval_s", "POLL_INTERVAL_S", parse_seconds(0.05, 86_400), default="30"),
     _Variable("merge_check_s", "MERGE_CHECK_S", parse_seconds(0.05, 86_400), default="2"),
-    _Variable("notify_url", "NOTIFY_URL", parse_http_url, absent=""),
+    _Variable("drain_wait_s", "DRAIN_WAIT_S", parse_seconds(0, 600), default="0"),
+    _Variable("notify_url", "NOTIFY_URL", parse_http_url, absent="", mask=mask_address),
     _Variable("notify_secret", "NOTIFY_SECRET", parse_signing_key, mask=_hidden),
     _Variable("log_format", "LOG_FORMAT", parse_choice(LogFormat), default="json"),
     _Variable("log_level", "LOG_LEVEL", parse_choice(LogLevel), default="info"),
@@ -217,22 +226,8 @@ def _given(environ: Mapping[str, str], name: str) -> _Given | None:
     if text and path:
         raise BadValue(f"it is given twice, also as {PREFIX}{name}{FILE_SUFFIX}; unset one of the two")
     if path:
-        return _Given(_file_text(path, name), f"file {path}")
+        return _Given(read_value(path, f"{PREFIX}{name}{FILE_SUFFIX}"), f"file {path}")
     return _Given(text, "environment") if text else None
-
-
-def _file_text(path: str, name: str) -> str:
-    remedy = f"point {PREFIX}{name}{FILE_SUFFIX} to a readable text file that holds the value"
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(LARGEST_FILE_BYTES + 1).decode()
-    except OSError as error:
-        raise BadValue(f"the file {path} cannot be read ({error.strerror}); {remedy}") from None
-    except UnicodeDecodeError:
-        raise BadValue(f"the file {path} is not UTF-8 text; {remedy}") from None
-    if not text.strip() or len(text) > LARGEST_FILE_BYTES:
-        raise BadValue(f"the file {path} is empty or larger than {LARGEST_FILE_BYTES} bytes; {remedy}")
-    return text.strip()
 
 
 def _value(variable: _Variable, given: _Given | None, need: Need) -> Any:

@@ -33,11 +33,13 @@ from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import InvariantBroken
 from gitlab_sync.freezing import freeze
+from gitlab_sync.log_words import Event, Unit
 from gitlab_sync.model import BatchRow, OnFailure, OperationId
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, OperationStatus, Via, require_batch_edge
 from gitlab_sync.store import batches, bindings, operations, outbox, requests, views
 from gitlab_sync.store.operations import RoundRule
 from gitlab_sync.telemetry import RequestResult
+from gitlab_sync.units import Line, unit
 from gitlab_sync.verdict import MemberFate
 
 NO_LIMIT: Final = 2**31 - 1
@@ -54,7 +56,8 @@ class Outcome(StrEnum):
 class Ending:
     """How a batch ends: into which state, why, and (landed) with which commit on the target branch.
 
-    `freeze`: pause the partition with the settlement, for this reason.
+    `merged_head`: which head of our branch was merged. `freeze`: pause the partition with the settlement, for
+    this reason.
     """
 
     after: BatchStatus
@@ -63,6 +66,7 @@ class Ending:
     landed_sha: str | None = None
     merged_at: datetime | None = None
     members: MemberFate = MemberFate.BY_POLICY
+    merged_head: str | None = None
     freeze: str | None = None
 
 
@@ -100,11 +104,16 @@ async def settle(ctx: Context, batch: BatchRow, ending: Ending, *, via: Via) -> 
     async def work(session: Session) -> _Moved | None:
         return await _settle_once(ctx, session, batch, ending, via)
 
-    moved = await ctx.db.transaction("settle", work, confirm=confirm_batch(batch))
-    if moved is None:
-        return await _lost(ctx, batch, via)
-    await ctx.points.hit("settle.committed")
-    return await _won(ctx, batch, ending, via, moved)
+    with unit(Unit.SETTLEMENT, batch_id=batch.id, partition=batch.partition_key, via=via) as line:
+        line.know(mr_iid=batch.mr_iid, edge=f"{batch.status.name}->{ending.after.name}")
+        line.add(reason=ending.reason_code)
+        moved = await ctx.db.transaction("settle", work, confirm=confirm_batch(batch))
+        if moved is None:
+            return await _lost(ctx, batch, via, line)
+        line.outcome = Outcome.WON  # whatever comes after: it is committed
+        line.add(merged=moved.merged, failed=moved.failed, requeued=moved.requeued)
+        await ctx.points.hit("settle.committed")
+        return await _won(ctx, batch, ending, via, moved)
 
 
 async def _settle_once(ctx: Context, session: Session, batch: BatchRow, ending: Ending, via: Via) -> _Moved:
@@ -186,18 +195,12 @@ def _require_same(batch: BatchRow, taken: int, moved: int) -> None:
         )
 
 
-async def _lost(ctx: Context, batch: BatchRow, via: Via) -> Settled:
+async def _lost(ctx: Context, batch: BatchRow, via: Via, line: Line) -> Settled:
+    line.outcome = Outcome.LOST
     present = await ctx.db.read("batch", lambda session: batches.get(session, batch.id))
     if present is not None and present.status in TERMINAL_BATCH:
         ctx.metrics.settlement_lost(via)
-    ctx.log.info(
-        "settlement",
-        outcome=Outcome.LOST,
-        batch_id=batch.id,
-        partition=batch.partition_key,
-        via=via,
-        present=None if present is None else present.status.name,
-    )
+    line.add(present=None if present is None else present.status.name)
     return Settled(Outcome.LOST, present)
 
 
@@ -205,20 +208,7 @@ async def _won(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _
     partition = batch.partition_key
     _count(ctx, batch, ending, via, moved)
     if ending.freeze is not None:
-        ctx.log.error("partition frozen", partition=partition, batch_id=batch.id, reason=ending.freeze)
-    ctx.log.info(
-        "settlement",
-        outcome=Outcome.WON,
-        batch_id=batch.id,
-        partition=partition,
-        via=via,
-        edge=f"{batch.status.name}->{ending.after.name}",
-        reason=ending.reason_code,
-        mr_iid=batch.mr_iid,
-        merged=moved.merged,
-        failed=moved.failed,
-        requeued=moved.requeued,
-    )
+        ctx.log.error(Event.PARTITION_FROZEN, partition=partition, batch_id=batch.id, reason=ending.freeze)
     present, waits_s = await ctx.db.read("settled", lambda session: _read_back(session, batch, moved))
     ctx.metrics.landed(waits_s)
     return Settled(Outcome.WON, present, moved.merged, moved.failed, moved.requeued)

@@ -21,6 +21,8 @@ from typing import Final
 
 from gitlab_sync.context import Context
 from gitlab_sync.invariants import ALL, Examined, Pace, Progress, Scope, examine
+from gitlab_sync.log_words import Event, Unit
+from gitlab_sync.units import unit
 
 FIRST_AFTER_S: Final = (30.0, 90.0)  # a start has other things to do, and replicas start together
 INTERVAL_S: Final = 300.0
@@ -64,11 +66,18 @@ async def check(ctx: Context, stop: asyncio.Event, pace: Pace = PACE) -> Examine
         if stop.is_set():
             raise _StoppedError
 
-    try:
-        examined = await examine(ctx.db, Scope.RECENT, pace=pace, tell=unless_stopped)
-    except _StoppedError:
-        return None
-    _tell(ctx, examined)
+    with unit(Unit.INVARIANTS) as line:
+        try:
+            examined = await examine(ctx.db, Scope.RECENT, pace=pace, tell=unless_stopped)
+        except _StoppedError:
+            line.outcome = "stopped"
+            line.quiet()
+            return None
+        line.outcome = "violated" if examined.found else "held"
+        line.add(rows=sum(examined.rows.values()))
+        _tell(ctx, examined)
+        if not examined.found:
+            line.quiet()
     ctx.metrics.invariants_checked({name: examined.found.get(name, 0) for name in ALL})
     return examined
 
@@ -77,5 +86,5 @@ def _tell(ctx: Context, examined: Examined) -> None:
     for name, count in examined.found.items():
         first = next(one for one in examined.violations if one.invariant == name)
         ctx.log.error(
-            "invariant violated", invariant=name, found=count, subject=first.subject, detail=first.detail
+            Event.INVARIANT_VIOLATED, invariant=name, found=count, subject=first.subject, detail=first.detail
         )

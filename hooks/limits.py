@@ -17,11 +17,13 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gitlab_sync.log_words import Unit
+from gitlab_sync.scrubbing import scrub_forms
+from gitlab_sync.units import unit
 from hooks.problems import MALFORMED, TOO_LARGE, TOO_SLOW, UNSUPPORTED, Problem, unexpected
 
 SMALL_REST_BYTES: Final = 65_536
@@ -56,7 +58,10 @@ async def read_body(request: Request[Any], limits: BodyLimits) -> bytes:
 
 
 class RequestIds:
-    """Gives each request an id (the client's own if it is plain), for the log and on the answer."""
+    """Gives each request an id (the client's own if it is plain), for the log and on the answer.
+
+    Opens the unit whose line tells of the request.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -70,9 +75,11 @@ class RequestIds:
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                line.add(status=message["status"])
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        with unit(Unit.HTTP_REQUEST, request_id=request_id) as line:
+            line.add(method=scope["method"])
             await self.app(scope, receive, send_with_id)
 
 
@@ -150,4 +157,5 @@ def _length(headers: Headers) -> int | None:
 
 
 def _request_id(given: str) -> str:
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    is_plain = _REQUEST_ID.fullmatch(given) and scrub_forms(given) == given  # no token in the wrong header
+    return given if is_plain else uuid.uuid4().hex

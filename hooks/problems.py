@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -19,6 +18,8 @@ from starlette.types import ExceptionHandler
 
 from gitlab_sync import errors
 from gitlab_sync.errors import FieldProblem
+from gitlab_sync.log_words import Unit
+from gitlab_sync.units import current
 
 RETRY_AFTER_S: Final = 5
 TYPE_PREFIX: Final = "urn:gitlab-sync:problem:"
@@ -123,6 +124,11 @@ def unavailable() -> Problem:
     return Problem(UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
+def cut_short() -> Problem:
+    """A 503 for a call that was still running when this replica had to end."""
+    return _on_unknown_commit(errors.CommitUnknown("this replica has ended"))
+
+
 def _on_http_exception(error: HTTPException) -> Problem:
     match error.status_code:
         case 404:
@@ -201,15 +207,27 @@ def exception_handlers() -> dict[type[Exception], ExceptionHandler]:
 
 
 def unexpected(error: Exception) -> Response:
-    """Log an exception that nobody foresaw, and answer without telling its text."""
-    structlog.get_logger().error("request_failed", exc_info=error)
-    return Problem(
+    """Say in the request's line what nobody foresaw, and answer without telling its text."""
+    problem = Problem(
         INTERNAL, "report the X-Request-Id of this answer to the operator; the log has the rest"
-    ).response()
+    )
+    _tell(problem, error)
+    return problem.response()
+
+
+def _tell(problem: Problem, error: Exception) -> None:
+    """A problem's detail may repeat what a client sent: the log has its type, and our own errors."""
+    line = current()
+    outcome = line.outcome if line.unit is Unit.WEBHOOK else problem.kind.slug
+    if problem.kind.status >= INTERNAL.status and error is not problem:
+        line.blame(error)
+    line.outcome = outcome
 
 
 def _handler(answer: Callable[[Any], Problem]) -> ExceptionHandler:
     async def handle(_request: Request, error: Exception) -> Response:
-        return answer(error).response()
+        problem = answer(error)
+        _tell(problem, error)
+        return problem.response()
 
     return handle

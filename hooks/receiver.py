@@ -14,16 +14,17 @@ C  strangers send bodies under made-up signatures: few of them are in memory at 
 D  this process dies after the answer: the batch was made due in the database, so any replica looks.
 E  a database that is slow instead of away: GitLab hangs up after 10 s, and socket and connection would stay
    busy for nobody, so we answer 503 before it does. What was being written may be kept or not; either way the
-   poller looks.
+   poller looks. A COMMIT that hangs at that moment does not delay the answer: the database port carries it to
+   its end, keeps its connection until then, and waits for it at a stop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
+import logging
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.requests import ClientDisconnect
@@ -31,7 +32,9 @@ from starlette.responses import JSONResponse, Response
 
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer
 from gitlab_sync.errors import CommitUnknown, DatabaseBusy, DatabaseUnavailable
+from gitlab_sync.log_words import Unit
 from gitlab_sync.telemetry import WebhookEvent, WebhookResult
+from gitlab_sync.units import current
 from hooks.auth import single_header
 from hooks.endpoints import EdgeRequest
 from hooks.engine_port import EnginePort
@@ -60,20 +63,19 @@ _RESULT_OF_ANSWER: Final = {
 
 @dataclass(slots=True)
 class _Line:
-    """The canonical log line of one delivery, filled in on the way."""
+    """What the line of one delivery will say, filled in on the way."""
 
     event: WebhookEvent = WebhookEvent.UNREAD
     result: WebhookResult = WebhookResult.FAILED
     why: str = ""
     delivery_id: str = ""
-    fields: dict[str, object] = field(default_factory=dict)
-    started: float = field(default_factory=time.perf_counter)
 
 
 async def receive_hook(request: EdgeRequest) -> Response:
     """202: the batch is looked at now. 200: a duplicate, ignored, or not ours. Else a Problem."""
     engine = request.state["parts"].engine
     line = _Line()
+    current().become(Unit.WEBHOOK)
     try:
         async with asyncio.timeout(ANSWER_LIMIT_S):
             return await _take(request, line)
@@ -102,12 +104,14 @@ async def _take(request: EdgeRequest, line: _Line) -> Response:
         body = await read_body(request, HOOK_LIMITS)
     _check_signature(credentials, body, line)
     line.delivery_id = _delivery_key(credentials, request, body)
+    current().know(delivery_id=line.delivery_id)
     hint = _read(body)
     if isinstance(hint, Ignored):
         line.event, line.result, line.why = WebhookEvent.OTHER, WebhookResult.IGNORED, hint.reason
         return _answer(200, "ignored", hint.reason)
     line.event = hint.event
-    line.fields = {"project_id": hint.project_id, "mr_iid": hint.mr_iid, "action": hint.action}
+    current().know(mr_iid=hint.mr_iid)
+    current().add(project_id=hint.project_id, action=hint.action)
     answer = await _hand_over(parts.engine, line.delivery_id, body, hint)
     line.result = _RESULT_OF_ANSWER[answer]
     return _answer_of(answer)
@@ -183,15 +187,11 @@ def _tell(engine: EnginePort, line: _Line) -> None:
     engine.ctx.metrics.webhook_answered(line.event, line.result, line.delivery_id)
     if line.result in _ACCEPTED:
         engine.ctx.metrics.webhook_accepted()
-    engine.ctx.log.info(
-        "webhook",
-        outcome=line.result,
-        kind=line.event,
-        delivery_id=line.delivery_id or None,
-        why=line.why or None,
-        duration_ms=round((time.perf_counter() - line.started) * 1_000, 1),
-        **line.fields,
-    )
+    told = current()
+    told.outcome = line.result
+    told.add(kind=line.event, detail=line.why or None)
+    if line.result in (WebhookResult.UNAVAILABLE, WebhookResult.FAILED):
+        told.loud(logging.WARNING)
 
 
 _ACCEPTED: Final = frozenset(

@@ -7,13 +7,14 @@ A test that asks for `flavour` or for any fixture about a database (`server`, `d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, closing
 from typing import Any, Protocol
 
 import hypothesis
 import pymysql
 import pytest
+import structlog
 
 from gitlab_sync.sandbox.database import Durability, Flavour, PrivateServer, find_or_install
 from gitlab_sync.setting_values import parse_database_url
@@ -55,12 +56,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse an unknown server at once; prepare the book of what was covered and left behind."""
     _chosen(config)
+    structlog.configure(processors=[_terse])
     config.stash[_COVERED] = {}
     config.stash[_LEFT] = []
     if _runs_tests(config):
         config.stash[_MARK] = mark_children()
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(_FromWorkers(config), "what-workers-report")
+
+
+def _terse(_logger: object, level: str, event: MutableMapping[str, Any]) -> str:
+    """A line for whoever reads why a test failed; drawn in colours they would cost more than the tests."""
+    if level == "debug":
+        raise structlog.DropEvent
+    return f"{level} {dict(event)}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,9 +4,10 @@ Never knows a statement: `store` brings those. Who uses it sees `Database`, `Ses
 `errors.py`.
 """
 
-from gitlab_sync.db.database import Abandon, Database, Observer, run_again
+from gitlab_sync.db.database import Abandon, Database, run_again
 from gitlab_sync.db.resolver import Confirm
 from gitlab_sync.db.session import Row, RunAgain, Session, StatementText
+from gitlab_sync.db.telling import Observer
 
 __all__ = [
     "Abandon",

@@ -93,7 +93,8 @@ def _connect_arguments(target: DatabaseTarget) -> dict[str, Any]:
         "host": target.host,
         "port": target.port,
         "user": target.user,
-        "password": target.password.reveal(),
+        # The driver would encode it as Latin-1; servers hash what clients send, which is UTF-8 elsewhere.
+        "password": target.password.reveal().encode().decode("latin-1"),
         "db": target.name,
         "charset": "utf8mb4",
         "autocommit": True,

@@ -12,9 +12,11 @@ C  the connection is lost while COMMIT is in flight: unknown, never "failed". `r
    attempt left behind: found, the result computed before COMMIT is the answer; not found, again. An attempt
    that was not found may have been covered by somebody's later move, so if the next one then fails for want
    of a database, the answer is CommitUnknown and not "nothing was committed".
-D  the caller is cancelled: before COMMIT the connection is dropped, and a statement at work is ended at the
-   server. Once COMMIT is sent, it and its connection belong to a task of the port, which gives the connection
-   back when the answer is there; the caller is held until then, unless it is cancelled a second time.
+D  the caller is cancelled: it goes at once. Before COMMIT the connection is dropped, and a statement at work
+   is ended at the server. Once COMMIT is sent, it and its connection belong to a task of the port, which ends
+   within COMMIT_LIMIT_S and gives the connection back then, so that no place is taken twice; `close` waits
+   for it. What became of that COMMIT nobody asks, because nobody is told. Whoever has a limit of its own (a
+   webhook's answer, a stop) can rely on it.
 E  a duplicate key or a domain error inside `work`: ROLLBACK at once, because a lost INSERT keeps its locks
    until then.
 F  everything takes its time: one call ends within CALL_LIMIT_S, as unavailable, or as unknown if a COMMIT is
@@ -27,7 +29,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import aiomysql
 from tenacity import (
@@ -44,6 +46,7 @@ from gitlab_sync.db.pool import Pool
 from gitlab_sync.db.resolver import Confirm, is_durable, roll_back
 from gitlab_sync.db.session import AttemptToken, RetryTransaction, Session, public_error, translate
 from gitlab_sync.db.taxonomy import ErrorClass, may_have_committed
+from gitlab_sync.db.telling import Observer, Silent, Told, told
 from gitlab_sync.errors import CommitUnknown, DatabaseBusy, DatabaseUnavailable
 from gitlab_sync.setting_values import DatabaseTarget
 from gitlab_sync.telemetry import TransactionResult
@@ -53,18 +56,6 @@ Work = Callable[[Session], Awaitable[T]]
 
 ATTEMPTS: Final = 5
 READ_ATTEMPTS: Final = 3
-
-
-class Observer(Protocol):
-    """Who is told about transactions, for counters."""
-
-    def transaction_ended(self, name: str, result: TransactionResult) -> None: ...
-    def transaction_retried(self, reason: str) -> None: ...
-
-
-class _Silent:
-    def transaction_ended(self, name: str, result: TransactionResult) -> None: ...
-    def transaction_retried(self, reason: str) -> None: ...
 
 
 class Abandon(Exception):
@@ -98,7 +89,7 @@ class Database:
         self.target = target
         self.pool = Pool(target, size=size)
         self.statement_seen: Callable[[str], None] = lambda _name: None
-        self._observer = observer or _Silent()
+        self._observer = observer or Silent()
         self._commits: set[asyncio.Task[bool]] = set()
 
     async def close(self) -> None:
@@ -109,15 +100,13 @@ class Database:
 
     async def read(self, name: str, work: Work[T]) -> T:
         """Run reads outside of any transaction; a dead connection is replaced once. Never decides a write."""
-        result = TransactionResult.FAILED
-        try:
-            answer = await self._retrying(lambda: self._read_once(work), READ_ATTEMPTS)
-            result = TransactionResult.COMMITTED
+        with told(self._observer, name, 0) as telling:
+            try:
+                answer = await self._retrying(lambda: self._read_once(work), READ_ATTEMPTS, telling)
+            except RetryTransaction as error:
+                raise public_error(error) from error
+            telling.result = TransactionResult.COMMITTED
             return answer
-        except RetryTransaction as error:
-            raise public_error(error) from error
-        finally:
-            self._observer.transaction_ended(name, result)
 
     async def transaction(self, name: str, work: Work[T], *, confirm: Confirm | None = None) -> T:
         """Run `work` in one transaction and commit it.
@@ -129,26 +118,26 @@ class Database:
         find it out, and whatever `work` raises, after ROLLBACK.
         """
         call = _Call()
-        result = TransactionResult.FAILED
-        try:
-            answer = await self._in_time(work, confirm, call)
-            result = TransactionResult.RESOLVED if call.was_lost else TransactionResult.COMMITTED
-            return answer
-        except Abandon as abandoned:
-            result = TransactionResult.ROLLED_BACK
-            return abandoned.value  # type: ignore[return-value]  # the work's own type travels through Abandon
-        except CommitUnknown:
-            result = TransactionResult.UNKNOWN
-            raise
-        finally:
-            self._observer.transaction_ended(name, result)
+        with told(self._observer, name, 1) as telling:
+            try:
+                answer = await self._in_time(work, confirm, call, telling)
+                telling.result = TransactionResult.RESOLVED if call.was_lost else TransactionResult.COMMITTED
+                return answer
+            except Abandon as abandoned:
+                telling.result = TransactionResult.ROLLED_BACK
+                return abandoned.value  # type: ignore[return-value]  # its own type travels through Abandon
+            except CommitUnknown:
+                telling.result = TransactionResult.UNKNOWN
+                raise
 
-    async def _in_time(self, work: Work[T], confirm: Confirm | None, call: _Call) -> T:
+    async def _in_time(self, work: Work[T], confirm: Confirm | None, call: _Call, telling: Told) -> T:
         """All attempts, within the limit of a call. No error that means "not committed" while one is open."""
         limit = asyncio.timeout(CALL_LIMIT_S)
         try:
             async with limit:
-                return await self._retrying(lambda: self._transaction_once(work, confirm, call), ATTEMPTS)
+                return await self._retrying(
+                    lambda: self._transaction_once(work, confirm, call), ATTEMPTS, telling
+                )
         except (RetryTransaction, DatabaseBusy, DatabaseUnavailable) as error:
             if call.is_open:
                 raise CommitUnknown("the answer to COMMIT was lost, and the database went away") from error
@@ -162,21 +151,22 @@ class Database:
                 raise CommitUnknown(f"no answer to COMMIT within {CALL_LIMIT_S} s") from error
             raise DatabaseUnavailable(f"the transaction was not over within {CALL_LIMIT_S} s") from error
 
-    async def _retrying(self, run: Callable[[], Awaitable[T]], attempts: int) -> T:
+    async def _retrying(self, run: Callable[[], Awaitable[T]], attempts: int, telling: Told) -> T:
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(attempts),
             wait=wait_random_exponential(multiplier=0.01, max=0.5),
             retry=retry_if_exception_type(RetryTransaction),
-            before_sleep=self._before_retry,
+            before_sleep=lambda state: self._before_retry(state, telling),
             reraise=True,
         ):
             with attempt:
                 return await run()
         raise AssertionError("unreachable: AsyncRetrying ends by returning or raising")
 
-    def _before_retry(self, state: RetryCallState) -> None:
+    def _before_retry(self, state: RetryCallState, telling: Told) -> None:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, RetryTransaction):
+            telling.again(state.attempt_number + 1, error)
             self._observer.transaction_retried(error.reason)
             if error.error_class is not ErrorClass.RETRY:
                 self.pool.drop_idle()
@@ -222,7 +212,7 @@ class Database:
             self.pool.release(connection, is_clean=is_clean)
 
     async def _commit(self, connection: aiomysql.Connection, call: _Call) -> bool:
-        """Send COMMIT and wait for its answer, also when the caller is cancelled meanwhile.
+        """Send COMMIT and wait for its answer; it goes on when the caller is cancelled meanwhile (race D).
 
         False: the answer is lost. Raises RetryTransaction if the server refused.
         """
@@ -232,9 +222,6 @@ class Database:
         sending.add_done_callback(self._commits.discard)
         try:
             is_answered = await asyncio.shield(sending)
-        except asyncio.CancelledError:
-            await asyncio.wait({sending})
-            raise
         except RetryTransaction:
             call.is_open = was_open
             raise

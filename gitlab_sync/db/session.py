@@ -30,6 +30,7 @@ from gitlab_sync.errors import (
     DatabaseUnavailable,
     DuplicateKey,
 )
+from gitlab_sync.units import count_statement
 
 Row = Mapping[str, Any]
 AttemptToken = NewType("AttemptToken", bytes)
@@ -136,6 +137,7 @@ class Session:
 
     async def _run(self, statement: StatementText, parameters: Mapping[str, Any] | None) -> Any:
         self._observe(statement.name)
+        count_statement()
         try:
             async with asyncio.timeout(self._statement_limit_s):
                 cursor = await self._connection.cursor(aiomysql.DictCursor)

@@ -15,6 +15,7 @@ from gitlab_sync.errors import FieldProblem, NotFound
 from gitlab_sync.model import BatchId
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store.views import BatchFilter
+from gitlab_sync.units import current
 from hooks.api.bodies import SMALL_LIMITS, json_body, require_model
 from hooks.api.cursors import read_cursor, read_limit, read_status, read_text, refuse_unknown, write_cursor
 from hooks.api.incoming import BatchMoveIn
@@ -71,4 +72,5 @@ def _batch_id(call: Call) -> BatchId:
     text: str = call.request.path_params["batch_id"]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise invalid([FieldProblem("id", "is no number; send the id of a batch")])
+    current().know(batch_id=int(text))
     return BatchId(int(text))

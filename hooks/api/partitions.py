@@ -7,6 +7,7 @@ from starlette.responses import Response
 from gitlab_sync import pausing, queries
 from gitlab_sync.read_back import read_back
 from gitlab_sync.rounds import partition_of
+from gitlab_sync.units import current
 from hooks.api.bodies import SMALL_LIMITS, json_body, optional_body, require_model
 from hooks.api.cursors import refuse_unknown
 from hooks.api.incoming import EmptyIn, PauseIn
@@ -46,7 +47,9 @@ async def resume(call: Call) -> Response:
 
 
 def _key(call: Call) -> str:
-    return partition_of(call.engine.ctx, call.request.path_params["key"]).key
+    key = partition_of(call.engine.ctx, call.request.path_params["key"]).key
+    current().know(partition=key)
+    return key
 
 
 async def _present(call: Call, key: str) -> Response:

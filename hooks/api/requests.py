@@ -22,6 +22,7 @@ from gitlab_sync.model import NewRequest, OperationId, OperationRow
 from gitlab_sync.read_back import read_back
 from gitlab_sync.states import OperationStatus
 from gitlab_sync.store.views import OperationFilter
+from gitlab_sync.units import current
 from hooks.api.bodies import SUBMIT_LIMITS, json_body, optional_body, read_model
 from hooks.api.cursors import read_cursor, read_limit, read_status, read_text, refuse_unknown, write_cursor
 from hooks.api.incoming import MoveIn, RequestIn
@@ -150,7 +151,9 @@ async def _detail(call: Call, operation_id: OperationId, status: int) -> Respons
 def _operation_id(call: Call) -> OperationId:
     text: str = call.request.path_params["operation_id"]
     try:
-        return OperationId(uuid.UUID(text))
+        operation_id = OperationId(uuid.UUID(text))
     except ValueError:
         message = "is no UUID; send the operation_id of a request"
         raise invalid([FieldProblem("operation_id", message)]) from None
+    current().know(operation_id=operation_id)
+    return operation_id

@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 
 import pytest
-import structlog
 
-from gitlab_sync import sinks
+from gitlab_sync import http_sink
+from gitlab_sync.http_sink import HttpSink
 from gitlab_sync.notify import Result
 from gitlab_sync.secret import Secret
-from gitlab_sync.sinks import HttpSink
 from gitlab_sync.store.outbox import OutboxRow
 from tests.support.sink import SECRET, Reply, SinkServer, listening
 
@@ -40,7 +39,7 @@ async def sink(receiver: SinkServer) -> AsyncIterator[HttpSink]:
 
 def sink_to(url: str) -> HttpSink:
     """A sink that sends to `url`."""
-    return HttpSink(url, Secret(SECRET), structlog.get_logger("test"))
+    return HttpSink(url, Secret(SECRET))
 
 
 async def test_a_taken_notification_is_delivered_and_verified(receiver: SinkServer, sink: HttpSink) -> None:
@@ -103,7 +102,7 @@ async def test_a_status_counts_although_the_body_never_ends(
     receiver: SinkServer, sink: HttpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The receiver has taken it: sending it again would be a copy for nothing."""
-    monkeypatch.setattr(sinks, "BODY_LIMIT_S", 0.2)
+    monkeypatch.setattr(http_sink, "BODY_LIMIT_S", 0.2)
     receiver.plan = lambda _n: Reply(200, {"Content-Length": "1000"})
     assert (await sink.send(ROW, time.time())).result is Result.DELIVERED
 
@@ -112,7 +111,7 @@ async def test_a_receiver_that_does_not_answer_is_given_up_in_time(
     receiver: SinkServer, sink: HttpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One attempt has one limit, whatever the receiver does."""
-    monkeypatch.setattr(sinks, "ATTEMPT_LIMIT_S", 0.3)
+    monkeypatch.setattr(http_sink, "ATTEMPT_LIMIT_S", 0.3)
     release = threading.Event()
     receiver.plan = lambda _n: Reply(hold=release)
     attempt = await sink.send(ROW, time.time())

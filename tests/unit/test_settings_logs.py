@@ -13,6 +13,7 @@ import structlog
 from gitlab_sync.logs import LONGEST_FIELD, configure_logging
 from gitlab_sync.secret import Secret
 from gitlab_sync.setting_values import LogFormat, LogLevel
+from tests.support.log_lines import logging_restored
 
 CANARY = 'canary"with-quote'
 
@@ -20,12 +21,8 @@ CANARY = 'canary"with-quote'
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     """Where the log goes; the process's own configuration comes back afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield io.StringIO()
-    root.handlers = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+    with logging_restored():
+        yield io.StringIO()
 
 
 @pytest.mark.parametrize("log_format", tuple(LogFormat))
