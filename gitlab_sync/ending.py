@@ -71,9 +71,7 @@ async def give_up(
     if info.state == "locked" and await is_on_target(ctx, batch):
         stuck = Ending(BatchStatus.FAILED, reason, members=members)
         return await settle_and_clean_up(ctx, batch, stuck, via=via)
-    ctx.log.info(
-        Event.CANNOT_END_YET, batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason
-    )
+    ctx.log.info(Event.CANNOT_END_YET, batch_id=batch.id, mr_iid=info.iid, state=info.state, reason=reason)
     return NotYet.MERGING
 
 
@@ -226,9 +224,7 @@ async def _delete_branch_now(ctx: Context, batch: BatchRow) -> None:
     except OutcomeUnknown as error:
         ctx.log.info(Event.DELETION_UNANSWERED, batch_id=batch.id, detail=str(error))
     except GitLabRefused as error:
-        ctx.log.info(
-            Event.DELETION_REFUSED, batch_id=batch.id, branch=branch_of(batch), detail=str(error)
-        )
+        ctx.log.info(Event.DELETION_REFUSED, batch_id=batch.id, branch=branch_of(batch), detail=str(error))
 
 
 async def _recorded_or_found(ctx: Context, batch: BatchRow) -> MergeRequestInfo | None:
@@ -255,9 +251,7 @@ async def _close_late_ones(ctx: Context, batch: BatchRow) -> None:
             await ctx.gitlab.close_merge_request(info.project_id, info.iid)
             await ctx.points.hit("clean_up.after_close")
         elif info.state == "merged":
-            ctx.log.error(
-                Event.MERGED_AFTER_FAILED, batch_id=batch.id, mr_iid=info.iid, url=info.web_url
-            )
+            ctx.log.error(Event.MERGED_AFTER_FAILED, batch_id=batch.id, mr_iid=info.iid, url=info.web_url)
 
 
 def how_merged(batch: BatchRow, info: MergeRequestInfo) -> Ending:

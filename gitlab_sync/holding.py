@@ -52,9 +52,7 @@ async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> None:
 async def unblock(ctx: Context, batch: BatchRow) -> None:
     """BLOCKED back to RUNNING. Raises StaleWrite when somebody moved the batch."""
     await write_fact(ctx, "unblock", batch, lambda s: batches.unblock_if_blocked(s, batch))
-    ctx.log.info(
-        Event.UNBLOCKED, batch_id=batch.id, partition=batch.partition_key, reason=batch.reason_code
-    )
+    ctx.log.info(Event.UNBLOCKED, batch_id=batch.id, partition=batch.partition_key, reason=batch.reason_code)
 
 
 def meaning_of(error: GitLabRefused) -> BlockReason:

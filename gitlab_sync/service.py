@@ -8,10 +8,14 @@ anything half done that another replica could not carry on, so a stop may come b
 Races considered:
 A  a webhook and this replica's poller want the same batch: one look at a time for each batch in this
    process; a second wish is remembered and served after it. Between processes the guards decide.
-B  stop while a look is running: it is given time to end; cancelled after that, its batch is due again by
-   time.
+B  stop while a look is running: it is given time to end; cancelled after that, or not begun at all, it is
+   owed, and `hand_back` makes its batch due at once, so that another replica's next poll takes it.
 C  the database goes away: a loop's step fails, is logged and tried again after a pause that grows; nothing
    is kept in memory.
+D  stop between a claim and its publishing: as B; without that, the batch would wait for the claim's lease.
+E  a webhook during the stop: it has made its batch due in its own transaction, nobody here looks at it.
+F  an operator's round or retry over HTTP while the edge still answers: what it wishes for is handed back too,
+   therefore `hand_back` is called again after the edge has ended.
 """
 
 from __future__ import annotations
@@ -25,18 +29,21 @@ from typing import Any, Final
 
 from gitlab_sync import deliveries, ending, outbox
 from gitlab_sync.context import Context
+from gitlab_sync.db import Session, run_again
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer, Readiness, ReadyCheck
-from gitlab_sync.errors import GitLabSyncError
+from gitlab_sync.errors import DatabaseError
 from gitlab_sync.expiry import expire_due, next_expiry_s
 from gitlab_sync.glances import Glances
 from gitlab_sync.janitor import sweep_up
+from gitlab_sync.log_words import Event, Unit
 from gitlab_sync.looks import Looks
 from gitlab_sync.model import BatchId
 from gitlab_sync.poller import Poller
 from gitlab_sync.rounds import RoundReport, RoundResult, run_round
 from gitlab_sync.scraping import GaugeReader
 from gitlab_sync.states import Via
-from gitlab_sync.store import probes, requests
+from gitlab_sync.store import batches, probes, requests
+from gitlab_sync.units import current, unit
 from gitlab_sync.watching import INTERVAL_S, Watch
 
 JANITOR_INTERVAL_S: Final = 60.0
@@ -47,7 +54,8 @@ LONGEST_POLL_TICK_S: Final = 2.0
 SHORTEST_POLL_PAUSE_S: Final = 0.05
 LONGEST_BACKOFF_S: Final = 2.0
 READY_WITHIN_S: Final = 15.0
-DRAIN_S: Final = 20.0
+DRAIN_S: Final = 15.0  # for loops and looks together: the longest attempt of a delivery, and its mark
+HAND_BACK_S: Final = 3.0
 
 
 class Role(StrEnum):
@@ -80,17 +88,40 @@ class Engine:
         self._unconfigured: frozenset[str] = frozenset()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run the loops until `stop` is set.
+        """Run the loops until `stop` is set; from then on begin nothing.
 
-        Returns when they have ended their steps, or were cancelled after DRAIN_S.
+        Returns when steps and looks have ended, or were cancelled after DRAIN_S and handed back.
         """
         self._stop = stop
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(loop) for loop in self._loops()]
             await stop.wait()
-            await _end(running)
-            await self._looks.drain(DRAIN_S)
+            self._looks.begin_nothing()
+            until = time.monotonic() + DRAIN_S
+            await _end(running, DRAIN_S)
+            await self._looks.finish(max(0.0, until - time.monotonic()))
+            await self.hand_back()
             await self._courier.aclose()
+
+    async def hand_back(self) -> None:
+        """Make the batches due now whose looks this replica owes. May be called again after the stop."""
+        owed = self._looks.take_left()
+        if not owed:
+            return
+
+        async def work(session: Session) -> None:
+            for batch_id in owed:
+                await batches.wake_by_id(session, batch_id)
+
+        try:
+            async with asyncio.timeout(HAND_BACK_S):
+                await self.ctx.db.transaction("hand_back", work, confirm=run_again)
+        except (DatabaseError, TimeoutError) as error:  # they are due by time
+            self.ctx.log.warning(
+                Event.NOT_HANDED_BACK, batches=len(owed), detail=str(error) or "it took too long"
+            )
+        else:
+            self.ctx.log.info(Event.HANDED_BACK, batches=len(owed))
 
     def wake(self, batch_id: BatchId) -> None:
         """Look at a batch at once instead of at its next check."""
@@ -99,7 +130,9 @@ class Engine:
     async def accept_delivery(self, delivery: Delivery) -> DeliveryAnswer:
         """Remember a delivery and make its batch due; raises the database's errors."""
         accepted = await deliveries.accept_delivery(self.ctx, delivery)
-        if accepted.answer is DeliveryAnswer.TAKEN and accepted.batch_id is not None:
+        current().know(batch_id=accepted.batch_id)
+        is_news = accepted.answer is DeliveryAnswer.TAKEN and not self._stop.is_set()
+        if is_news and accepted.batch_id is not None:
             self.wake(accepted.batch_id)
         return accepted.answer
 
@@ -150,16 +183,15 @@ class Engine:
         while not self._stop.is_set():
             pause_s = interval_s
             try:
-                wanted_s = await step()
+                with unit(Unit.LOOP_STEP) as line:
+                    line.add(role=role)
+                    line.quiet()  # what a step comes to has lines of its own
+                    wanted_s = await step()
                 pause_s = interval_s if wanted_s is None else min(wanted_s, interval_s)
                 self._database_seen_at = time.monotonic()
                 failures = 0
-            except GitLabSyncError as error:
+            except Exception:  # noqa: BLE001  told by the step's line
                 failures += 1
-                self.ctx.log.warning("step failed", role=role, error=type(error).__name__, detail=str(error))
-            except Exception:
-                failures += 1
-                self.ctx.log.exception("step broke", role=role)
             backoff_s = min(LONGEST_BACKOFF_S, 0.5 * 2**failures) if failures else 0.0
             await self._pause(max(pause_s, backoff_s))
 
@@ -185,9 +217,7 @@ class Engine:
         """Requests of a partition that left the file wait for ever: say so when it is first seen."""
         unknown = frozenset(waiting) - frozenset(self.ctx.partitions)
         for partition_key in unknown - self._unconfigured:
-            self.ctx.log.warning(
-                "requests wait for a partition that is not configured", partition=partition_key
-            )
+            self.ctx.log.warning(Event.PARTITION_UNCONFIGURED, partition=partition_key)
         self._unconfigured = unknown
 
     async def _poll_step(self) -> float | None:
@@ -220,10 +250,11 @@ class Engine:
             await self.ctx.db.read("alive", probes.is_alive)
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    """Wait for the tasks to end their steps; cancel those that take longer than DRAIN_S."""
+async def _end(tasks: list[asyncio.Task[None]], limit_s: float) -> None:
+    """Wait for the tasks to end their steps; cancel those that take longer (a COMMIT ends first)."""
     if not tasks:
         return
-    _, late = await asyncio.wait(tasks, timeout=DRAIN_S)
+    _, late = await asyncio.wait(tasks, timeout=limit_s)
     for task in late:
         task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)

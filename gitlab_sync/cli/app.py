@@ -24,6 +24,7 @@ from gitlab_sync.cli import (
     submit,
 )
 from gitlab_sync.cli.failures import Failure, explain
+from gitlab_sync.cli.signals import is_interrupted, tell_interrupted
 from gitlab_sync.errors import GitLabSyncError
 
 DISTRIBUTION: Final = "gitlab-sync-service"
@@ -52,11 +53,12 @@ app.command("sandbox")(sandbox.sandbox)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code. What is no error of ours goes through as a traceback."""
+    """Run one command; the exit code. What is no error of ours goes through: `last_words` tells it."""
     try:
         app(args=list(arguments), prog_name="gitlab-sync", standalone_mode=True)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        exit_code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return tell_interrupted() if is_interrupted(exit_code) else exit_code
     except Failure as failure:
         return _tell(failure)
     except GitLabSyncError as error:
@@ -77,6 +79,11 @@ def _options(
 
 
 def _tell(failure: Failure) -> int:
-    for line in failure.lines:
-        print(f"gitlab-sync: {line}", file=sys.stderr)
+    if failure.lines:
+        from gitlab_sync.scrubbing import Scrubber
+        from gitlab_sync.settings import guess_log
+
+        scrubber = Scrubber(guess_log().secrets)
+        for line in failure.lines:
+            print(f"gitlab-sync: {scrubber.scrub(line)}", file=sys.stderr)
     return failure.exit_code

@@ -143,7 +143,9 @@ def land_through_every_mishap(stage: Planted, portals: list[Portal]) -> None:
     stage.dump_tables("while it is blocked")
     control.clear_faults()
     for status in (401, 500, 502):
-        control.add_fault("status", method="GET", path="/merge_requests/", status=status, body=quoted, count=1)
+        control.add_fault(
+            "status", method="GET", path="/merge_requests/", status=status, body=quoted, count=1
+        )
     retry(portals[1], batch)
     until(lambda: landed(portal, operation_id))
     control.clear_faults()
