@@ -4,16 +4,26 @@ Races considered:
 A  two answers of one observation are from two moments. The parents of a commit do not change. A place on the
    train is asked for after the merge request: one that merged in between has left it, and looks as if taken
    off; it is only boarded anew after a while, with `sha`, which GitLab refuses for a merged one.
+B  a person's push came between our last look and the push of a rebuild (`rebuild`, E there): the branch does
+   not show it any more, the list of the merge request's heads does, once GitLab has noted both. So it is read
+   with each look in the first minute after a rebuild: what stands right below our head there, and is not
+   ours, was overwritten. A merge may be quicker than that, and GitLab may note a push too late to see its
+   head. Then it stays untold: a help, no proof.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from gitlab_sync.context import Context
+from gitlab_sync.describe import carries_marker
 from gitlab_sync.errors import GitLabRefused
 from gitlab_sync.model import BatchRow, MergeMode, MergeRequestInfo
+from gitlab_sync.states import BatchStatus
 from gitlab_sync.verdict import NotPublished, Observation, Ride
+
+WATCHED_S: Final = 60.0
 
 
 async def observe(ctx: Context, batch: BatchRow) -> Observation:
@@ -23,7 +33,8 @@ async def observe(ctx: Context, batch: BatchRow) -> Observation:
     shown = await ctx.gitlab.merge_request(batch.project_id, batch.mr_iid)
     if shown is None:
         return Observation(batch, None)
-    return Observation(batch, await _with_parents(ctx, batch, shown), await _ride(ctx, batch, shown))
+    ride, lost = await _ride(ctx, batch, shown), await _overwritten(ctx, batch, shown)
+    return Observation(batch, await _with_parents(ctx, batch, shown), ride, lost)
 
 
 async def _ride(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> Ride:
@@ -33,6 +44,23 @@ async def _ride(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> Ride:
         return Ride.UNASKED
     car = await ctx.gitlab.train_car(shown.project_id, shown.iid)
     return Ride.OFF if car is None else Ride.ON
+
+
+async def _overwritten(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> str | None:
+    """The head that our rebuild has thrown off the branch, if it was not one of ours (race B)."""
+    is_fresh = batch.attempt > 1 and (batch.publish_age_s or 0) < WATCHED_S
+    if not is_fresh or batch.status is not BatchStatus.RUNNING or shown.sha != batch.head_sha:
+        return None
+    newest, *before = (*await ctx.gitlab.pushed_heads(shown.project_id, shown.iid), "")
+    if newest != batch.head_sha or not before[0]:
+        return None
+    try:
+        commit = await ctx.gitlab.commit(shown.project_id, before[0])
+    except GitLabRefused as refused:
+        if refused.status != 404:
+            raise
+        return None
+    return None if carries_marker(commit.message, batch.marker) else commit.sha
 
 
 async def _with_parents(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> MergeRequestInfo:

@@ -217,33 +217,16 @@ async def test_places_come_back_when_the_search_is_cancelled_at_any_moment(
         await hold(db, 2)
 
 
-async def test_a_caller_that_is_cancelled_during_commit_is_held_until_its_answer(
-    server: RunningServer, database_url: str, connect: MakeConnection
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_caller_that_is_cancelled_during_commit_goes_at_once(
+    server: RunningServer, database_url: str, connect: MakeConnection, times: int
 ) -> None:
-    """Cancelled once: when it has ended, the matter is settled and the connection is whole."""
+    """Once or twice: COMMIT keeps its connection and takes effect, and then others use it."""
     async with proxied(server, database_url, size=1) as (proxy, db):
         proxy.hold_commits()
         task = asyncio.create_task(db.transaction("held", lambda session: add_pause(session, "row")))
         await proxy.commit_held.wait()
-        task.cancel()
-        done, _ = await asyncio.wait({task}, timeout=0.1)
-        assert not done
-        proxy.let_commits_go()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert pauses(connect()) == {"row": "-"}
-        assert db.pool.free_places == 1
-
-
-async def test_a_commit_on_its_way_survives_a_caller_that_is_cancelled_twice(
-    server: RunningServer, database_url: str, connect: MakeConnection
-) -> None:
-    """The caller goes at once; COMMIT keeps its connection and takes effect, and then others use it."""
-    async with proxied(server, database_url, size=1) as (proxy, db):
-        proxy.hold_commits()
-        task = asyncio.create_task(db.transaction("held", lambda session: add_pause(session, "row")))
-        await proxy.commit_held.wait()
-        for _ in range(2):
+        for _ in range(times):
             task.cancel()
             await asyncio.sleep(0.01)
         assert task.cancelled()
@@ -253,6 +236,21 @@ async def test_a_commit_on_its_way_survives_a_caller_that_is_cancelled_twice(
         assert await waiter == 1
         assert pauses(connect()) == {"row": "-"}
         assert proxy.links == 1
+
+
+async def test_the_answer_is_lost_after_its_caller_has_gone(server: RunningServer, database_url: str) -> None:
+    """Nobody is told, so nobody asks: the place comes back, the next caller gets a new connection."""
+    async with proxied(server, database_url, size=1) as (proxy, db):
+        proxy.next_commits.append(Fate.CUT_AFTER)
+        proxy.hold_commits()
+        task = asyncio.create_task(db.transaction("held", lambda session: add_pause(session, "row")))
+        await proxy.commit_held.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        proxy.let_commits_go()
+        assert await db.read("next", lambda session: ask(session, "1")) == 1
+        assert db.pool.free_places == 1
 
 
 async def test_closing_waits_for_a_commit_on_its_way(
@@ -298,11 +296,15 @@ async def test_a_call_ends_within_its_limit_and_says_what_it_knows(
         proxy.hold_commits()
         task = asyncio.create_task(db.transaction("held", lambda session: add_pause(session, "held")))
         await proxy.commit_held.wait()
-        await asyncio.sleep(0.6)
-        proxy.let_commits_go()
         with pytest.raises(CommitUnknown):
             await task
-        assert pauses(connect()) == {"held": "-"}
+        assert pauses(connect()) == {}
+        proxy.let_commits_go()
+
+        async def arrived() -> bool:
+            return pauses(connect()) == {"held": "-"} and db.pool.free_places == db.pool.size
+
+        await until(arrived, "the COMMIT has taken effect, and its place is free")
 
 
 async def test_a_server_that_accepts_and_never_greets_costs_one_limit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,17 +12,25 @@ from datetime import datetime
 from typing import Any
 
 import httpx2
+import pytest
 
 from gitlab_sync.context import Context
+from gitlab_sync.db import database
 from gitlab_sync.describe import branch_name
 from gitlab_sync.model import BatchId, BatchRow, ProjectId
 from gitlab_sync.queries import batch_view
 from gitlab_sync.rounds import claim
 from gitlab_sync.service import Engine
+from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.states import Via
+from gitlab_sync.store import edge
+from hooks import receiver
 from tests.support.api import BASE_SHA, VARIABLES
 from tests.support.edge import HOOK_TOKEN, served
 from tests.support.engine import PARTITION, engine_context, enqueue, require_no_violations
+from tests.support.mysql_proxy import Fate, mysql_proxy
+from tests.support.road import until
+from tests.support.servers import RunningServer
 
 PROJECT = 1
 
@@ -149,3 +158,54 @@ async def test_a_pipeline_of_our_branch_wakes_the_batch(database_url: str) -> No
             "project": {"id": PROJECT},
         }
         assert await hook.send(body) == (202, "taken")
+
+
+@pytest.mark.parametrize("fate", [Fate.PASS, Fate.CUT_BEFORE, Fate.SWALLOW_ANSWER])
+async def test_gitlab_is_answered_in_time_while_a_commit_hangs(
+    server: RunningServer, database_url: str, monkeypatch: pytest.MonkeyPatch, fate: Fate
+) -> None:
+    """503 at the limit; the COMMIT keeps its one connection until its own, and no place is lost."""
+    monkeypatch.setattr(receiver, "ANSWER_LIMIT_S", 0.3)
+    monkeypatch.setattr(database, "COMMIT_LIMIT_S", 2.0)
+    async with (
+        mysql_proxy(server.tcp_address) as proxy,
+        hooked(proxy.dsn(parse_database_url(database_url).name)) as hook,
+    ):
+        pool, body = hook.engine.ctx.db.pool, event(await hook.branch())
+        proxy.next_commits.append(fate)
+        proxy.hold_commits()
+        began = time.monotonic()
+        assert (await hook.send(body, "key"))[0] == 503
+        assert time.monotonic() - began < 1.9, "the answer waited for the COMMIT"
+        assert pool.free_places == pool.size - 1
+        proxy.let_commits_go()
+
+        async def all_free() -> bool:
+            return pool.free_places == pool.size
+
+        await until(all_free, "the connection of the COMMIT is given back")
+        again = await hook.send(body, "key")
+        assert again in ((202, "taken"), (200, "duplicate"))
+        assert fate is not Fate.PASS or again == (200, "duplicate")
+        await require_no_violations(hook.engine.ctx)
+
+
+async def test_a_stop_waits_for_the_commit_of_a_hook_that_was_answered(
+    server: RunningServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answered 503, then the replica stops: what was being written is written, and no task is left behind."""
+    monkeypatch.setattr(receiver, "ANSWER_LIMIT_S", 0.3)
+    async with mysql_proxy(server.tcp_address) as proxy:
+        async with hooked(proxy.dsn(parse_database_url(database_url).name)) as hook:
+            body = event(await hook.branch())
+            proxy.hold_commits()
+            assert (await hook.send(body, "key"))[0] == 503
+            closing = asyncio.create_task(hook.engine.ctx.db.close())
+            await asyncio.sleep(0)
+            assert not closing.done()
+            proxy.let_commits_go()
+            await closing
+        assert [task for task in asyncio.all_tasks() if "_send_commit" in repr(task)] == []
+    async with engine_context(database_url) as ctx:
+        row = await ctx.db.read("delivery", lambda session: edge.get_delivery(session, "key"))
+        assert row is not None

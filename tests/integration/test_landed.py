@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import httpx2
 import pytest
@@ -20,25 +19,8 @@ from gitlab_sync.rounds import RoundResult, run_round
 from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from tests.support.engine import PARTITION, enqueue, new_request, require_no_violations
+from tests.support.rebuilds import FILE, asked_otherwise, change_project
 from tests.support.road import BOT_TOKEN, PATH, batch_of, claimed, road, until_published, until_settled
-
-FILE: Final = "access/item-0.txt"
-
-
-class Beside:
-    """A gateway that answers some questions otherwise than GitLab does, and passes the rest on."""
-
-    def __init__(self, real: Any, **answers: Any) -> None:
-        self._real = real
-        self._answers = answers
-
-    def __getattr__(self, name: str) -> Any:
-        return self._answers.get(name) or getattr(self._real, name)
-
-
-def asked_otherwise(ctx: Context, **answers: Any) -> Context:
-    """The same context in front of a GitLab that gives these answers."""
-    return replace(ctx, gitlab=Beside(ctx.gitlab, **answers))
 
 
 async def nowhere(*_: Any, **__: Any) -> bool:
@@ -87,13 +69,6 @@ async def test_a_squashed_merge_has_landed(simulator: Running, database_url: str
         assert await status_of(ctx, operation_id) is OperationStatus.MERGED
         assert await pause_reason(ctx) is None
         await require_no_violations(ctx)
-
-
-def change_project(simulator: Running, **settings: Any) -> None:
-    """Change the project's settings as its owner does."""
-    url = f"{simulator.base_url}/api/v4/projects/{PATH.replace('/', '%2F')}"
-    answer = httpx2.put(url, headers={"PRIVATE-TOKEN": BOT_TOKEN}, json=settings, trust_env=False)
-    assert answer.status_code == 200, answer.text
 
 
 async def test_a_merge_on_a_moved_target_has_landed(simulator: Running, database_url: str) -> None:

@@ -9,85 +9,44 @@ import httpx2
 import pytest
 
 from gitlab_sync.admission import submit
-from gitlab_sync.context import Context
 from gitlab_sync.describe import branch_of, commit_message
-from gitlab_sync.model import BatchId, BatchRow, OperationId
-from gitlab_sync.points import FaultPoints
-from gitlab_sync.queries import request_view
+from gitlab_sync.ending import retry_batch
+from gitlab_sync.model import BatchRow, CommitInfo
+from gitlab_sync.queries import gauges
 from gitlab_sync.reconcile import Reconciled, reconcile
 from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from gitlab_sync.store import batches
 from gitlab_sync.verdict import Patience
+from tests.conftest import MakeConnection
 from tests.support.crash_points import Broken, How, Trap, Traps
 from tests.support.engine import enqueue, new_request, require_no_violations
+from tests.support.rebuilds import (
+    FILE,
+    OnPoint,
+    asked_otherwise,
+    change_project,
+    let_rest,
+    merge_requests,
+    move_target,
+    status_of,
+    until_blocked,
+    until_free,
+    until_mergeable,
+    until_rebuilt,
+)
 from tests.support.road import (
     BOT_TOKEN,
     PATH,
     batch_of,
     claimed,
     road,
-    until,
     until_published,
     until_settled,
 )
 
-FILE: Final = "access/item-0.txt"
-
-
-class OnPoint(FaultPoints):
-    """Does something each time a point is passed, at most so often."""
-
-    def __init__(self, name: str, act: Any, times: int = 1) -> None:
-        self._name = name
-        self._act = act
-        self.left = times
-
-    async def hit(self, name: str) -> None:
-        if name == self._name and self.left:
-            self.left -= 1
-            self._act()
-
-
-async def status_of(ctx: Context, operation_id: OperationId) -> tuple[OperationStatus, int]:
-    """Where a request stands, and how many rounds it has used."""
-    view = await request_view(ctx, operation_id)
-    assert view is not None
-    return view.operation.status, view.operation.rounds
-
-
-def move_target(simulator: Running, text: str = "somebody was quicker\n") -> str:
-    """Somebody changes our file on the target branch: a conflict with what we pushed."""
-    return simulator.control.push(PATH, "main", {FILE: text})
-
-
-def merge_requests(simulator: Running) -> list[dict[str, Any]]:
-    """Every merge request there is."""
-    found: list[dict[str, Any]] = simulator.control.audit()["projects"][PATH]["merge_requests"]
-    return found
-
-
-async def until_rebuilt(ctx: Context, batch_id: BatchId, attempt: int = 2) -> BatchRow:
-    """Look until another head is recorded for that attempt."""
-    before = (await batch_of(ctx, batch_id)).head_sha
-
-    async def reached() -> bool:
-        await reconcile(ctx, batch_id, via=Via.POLLER)
-        batch = await batch_of(ctx, batch_id)
-        return batch.attempt == attempt and batch.head_sha != before
-
-    await until(reached, "the batch is rebuilt")
-    return await batch_of(ctx, batch_id)
-
-
-async def until_blocked(ctx: Context, batch_id: BatchId) -> BatchRow:
-    """Look until the batch is blocked."""
-
-    async def reached() -> bool:
-        return await reconcile(ctx, batch_id, via=Via.POLLER) is Reconciled.BLOCKED
-
-    await until(reached, "the batch is blocked")
-    return await batch_of(ctx, batch_id)
+LIST: Final = "access/list.yaml"
+ITEMS: Final = "items:\n" + "".join(f"  - old-{number}\n" for number in range(20))
 
 
 async def test_a_conflict_is_rebuilt_in_the_same_merge_request(simulator: Running, database_url: str) -> None:
@@ -147,13 +106,6 @@ async def test_who_cannot_be_composed_on_the_new_head_is_not_dragged_along(
 def sha256_of(text: str) -> str:
     """What `if_match` compares."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def change_project(simulator: Running, **settings: Any) -> None:
-    """Change the project's settings as its owner does."""
-    url = f"{simulator.base_url}/api/v4/projects/{PATH.replace('/', '%2F')}"
-    answer = httpx2.put(url, headers={"PRIVATE-TOKEN": BOT_TOKEN}, json=settings, trust_env=False)
-    assert answer.status_code == 200, answer.text
 
 
 async def test_dead_between_the_push_and_its_record(simulator: Running, database_url: str) -> None:
@@ -266,26 +218,74 @@ async def test_the_target_branch_is_deleted_and_comes_back(simulator: Running, d
         assert (await until_settled(ctx, published.id)).status is BatchStatus.SUCCEEDED
 
 
-async def until_mergeable(ctx: Context, batch_id: BatchId) -> None:
-    """Look until GitLab has checked the head that is there now."""
-    batch = await batch_of(ctx, batch_id)
-    assert batch.project_id is not None
-    assert batch.mr_iid is not None
-    project_id, iid = batch.project_id, batch.mr_iid
+async def test_dead_after_the_push_and_exactly_that_head_is_merged(
+    simulator: Running, database_url: str
+) -> None:
+    """No row knows the merged head, the target had brought a part of it: ours by what it holds, landed."""
+    simulator.control.push(PATH, "main", {LIST: ITEMS})
+    edit = {"op": "ensure_item", "path": LIST, "pointer": "/items", "item": "ours"}
+    traps = Traps(Trap("rebuild.after_push", how=How.RAISE))
+    async with road(simulator, database_url, merge="manual", points=traps) as ctx:
+        operation_id = (await enqueue(ctx, 1))[0]
+        await submit(ctx, [new_request(9, edits=(edit,))], caller="portal")
+        published = await until_published(ctx, await claimed(ctx))
+        theirs = ITEMS.replace("old-19", "new") + "  - ours\n"
+        simulator.control.push(PATH, "main", {FILE: "theirs\n", LIST: theirs})
+        with pytest.raises(Broken):
+            await until_rebuilt(ctx, published.id)
+        simulator.control.merge(PATH, published.mr_iid or 0)
+        left = await batch_of(ctx, published.id)
+        assert (left.attempt, left.head_sha) == (2, published.head_sha)
+        settled = await until_settled(ctx, published.id)
+        assert (settled.status, settled.reason_code) == (BatchStatus.SUCCEEDED, "merged")
+        assert (await status_of(ctx, operation_id))[0] is OperationStatus.MERGED
+        assert [one.paused_reason for one in (await gauges(ctx)).partitions] == [None]
+        await require_no_violations(ctx)
 
-    async def reached() -> bool:
-        shown = await ctx.gitlab.merge_request(project_id, iid)
-        return shown is not None and shown.detailed_merge_status == "mergeable"
 
-    await until(reached, "GitLab calls it mergeable")
+async def test_somebody_pushes_while_we_compose_anew(simulator: Running, database_url: str) -> None:
+    """Seen right before our push: theirs stays, BLOCKED."""
+    theirs: list[str] = []
+
+    def push() -> None:
+        theirs.append(simulator.control.push(PATH, ours[0], {"note.txt": "mine\n"}))
+
+    ours: list[str] = []
+    points = OnPoint("rebuild.before_push", push)
+    async with road(simulator, database_url, merge="manual", points=points) as ctx:
+        await enqueue(ctx, 1)
+        published = await until_published(ctx, await claimed(ctx))
+        ours.append(branch_of(published))
+        move_target(simulator)
+        assert (await until_blocked(ctx, published.id)).reason_code == "foreign_push"
+        branch = await ctx.gitlab.branch(PATH, ours[0])
+        assert branch is not None
+        assert [branch.sha] == theirs
+        await require_no_violations(ctx)
 
 
-async def until_free(ctx: Context, batch_id: BatchId) -> BatchRow:
-    """Look until the batch runs again."""
+async def test_somebody_pushes_in_the_last_millisecond_before_ours(
+    simulator: Running, database_url: str, connect: MakeConnection
+) -> None:
+    """Nobody can keep it on the branch: told with the commit, until somebody has read it."""
+    theirs: list[str] = []
+    async with road(simulator, database_url, merge="manual") as ctx:
+        await enqueue(ctx, 1)
+        published = await until_published(ctx, await claimed(ctx))
 
-    async def reached() -> bool:
-        await reconcile(ctx, batch_id, via=Via.POLLER)
-        return (await batch_of(ctx, batch_id)).status is BatchStatus.RUNNING
+        async def too_late(project_id: Any, **push: Any) -> CommitInfo:
+            theirs.append(simulator.control.push(PATH, branch_of(published), {"note.txt": "mine\n"}))
+            return await ctx.gitlab.reset_branch(project_id, **push)
 
-    await until(reached, "the batch runs again")
-    return await batch_of(ctx, batch_id)
+        move_target(simulator)
+        blocked = await until_blocked(asked_otherwise(ctx, reset_branch=too_late), published.id)
+        assert blocked.reason_code == "push_overwritten"
+        assert theirs[0] in (blocked.reason_text or "")
+        assert await reconcile(ctx, published.id, via=Via.POLLER) is Reconciled.BLOCKED
+        let_rest(connect)
+        assert await reconcile(ctx, published.id, via=Via.POLLER) is Reconciled.BLOCKED
+        await retry_batch(ctx, published.id, version=blocked.version, actor="olga")
+        await until_mergeable(ctx, published.id)
+        simulator.control.merge(PATH, published.mr_iid or 0)
+        assert (await until_settled(ctx, published.id)).status is BatchStatus.SUCCEEDED
+        await require_no_violations(ctx)

@@ -26,6 +26,7 @@ import pytest
 from gitlab_sync import ending
 from gitlab_sync.admission import submit
 from gitlab_sync.context import Context
+from gitlab_sync.landing import NotYet
 from gitlab_sync.model import BatchRow
 from gitlab_sync.sandbox.database import Flavour
 from gitlab_sync.settlement import Outcome, settle
@@ -63,7 +64,7 @@ class Caller:
     way: Way
     late: int
 
-    async def end(self, ctx: Context, batch: BatchRow) -> Outcome | None:
+    async def end(self, ctx: Context, batch: BatchRow) -> Outcome | NotYet:
         """End `batch` as read."""
         for _ in range(self.late):
             await asyncio.sleep(0)
@@ -121,7 +122,7 @@ class Arena:
 
     async def _run(self, key: str, race: Race) -> None:
         batch = await claimed(self._of[race.callers[0].via], key)
-        ends: list[Coroutine[Any, Any, Outcome | None]] = [
+        ends: list[Coroutine[Any, Any, Outcome | NotYet]] = [
             caller.end(self._of[caller.via], batch) for caller in race.callers
         ]
         answers = await at_once(*ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitlab_sync.reconcile import SOON_S, lagging_s
+from gitlab_sync.holding import SOON_S, lagging_s
 
 
 @pytest.mark.parametrize(
