@@ -58,7 +58,7 @@ _RETRY_REASONS: Final = 60  # the words of `db.taxonomy`
 _ROUND_RESULTS: Final = 30  # `rounds.RoundResult`, which cannot be known here
 
 # The time a series was made at would double the number of series, and nobody asks for it.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:

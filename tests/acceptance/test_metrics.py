@@ -56,7 +56,7 @@ class Scraped:
     log: str
 
     def families(self) -> list[Metric]:
-        return list(read_openmetrics(self.openmetrics))
+        return list(read_openmetrics(self.openmetrics))  # type: ignore[no-untyped-call]
 
     def total(self, name: str, labels: Mapping[str, str]) -> float:
         """The sum of the samples of that name that have these labels."""

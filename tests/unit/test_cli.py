@@ -75,7 +75,7 @@ MEMBER = FormerMember(ID, 1, 4, "title", "s", "t", "alice", True, None, None)  #
 PARTITION = PartitionView(
     Partition("p", 42, "main"),
     WaitingNumbers("p", 3, 1.25),
-    ActiveBatch(BatchId(3), "p", BatchStatus.BLOCKED, 2, "conflict", "http://x", 4.5),
+    ActiveBatch(BatchId(3), "p", BatchStatus.BLOCKED, 2, "conflict", "http://x", 4.5, -10.0),
     PauseRow("p", "freeze", "bob", AT),
 )
 
