@@ -3,8 +3,8 @@
 One more set of calls on `gitlab_calls`. A blob's id is its content, so two files are compared without reading
 either. All of it is sent with the read token; see `gateway` for each promise.
 
-Races considered: none of its own. Questions name a commit by its sha, and a commit never changes; which heads a
-merge request has had only grows.
+Races considered: none of its own. Questions name a commit by its sha, and a commit never changes; the heads
+that a merge request has had only become more.
 """
 
 from __future__ import annotations

@@ -85,9 +85,7 @@ async def rebuild(ctx: Context, batch: BatchRow, manner: Manner = Manner.ANEW) -
 
 
 async def _told(batch: BatchRow, work: Awaitable[RebuildReport]) -> RebuildReport:
-    with unit(
-        Unit.REBUILD, batch_id=batch.id, partition=batch.partition_key, mr_iid=batch.mr_iid
-    ) as line:
+    with unit(Unit.REBUILD, batch_id=batch.id, partition=batch.partition_key, mr_iid=batch.mr_iid) as line:
         report = await work
         line.outcome = report.result
         line.add(detail=report.detail, attempt=batch.attempt)
