@@ -92,7 +92,7 @@ async def publish(ctx: Context, batch: BatchRow) -> PublishReport:
     with unit(Unit.PUBLISH, batch_id=batch.id, partition=batch.partition_key) as line:
         report = await _published(ctx, batch)
         line.outcome = report.result
-        line.add(detail=report.detail)
+        line.add(detail=None if report.result is Published.PUBLISHED else report.detail)
         return report
 
 

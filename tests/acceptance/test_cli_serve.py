@@ -99,7 +99,7 @@ def test_a_database_that_is_away_is_a_line_and_exit_code_1(tmp_path: Path) -> No
     url = f"mysql://somebody:pass-word@127.0.0.1:{port}/nothing"
     ran = run_command("serve", environ=service_environment(tmp_path, url, "http://127.0.0.1:9"))
     assert ran.exit_code == 1
-    assert "gitlab-sync: " in ran.err
+    assert '"event": "serve_failed"' in ran.err
     assert "pass-word" not in ran.err + ran.out
     assert "Traceback" not in ran.err
 
