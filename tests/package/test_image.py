@@ -22,7 +22,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gitlab_sync.service import DRAIN_S
+from gitlab_sync.cli.serve import STOP_LIMIT_S
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.settings import _VARIABLES, PREFIX
 from tests.support.chart import of_kind, render
@@ -92,6 +92,22 @@ def test_what_is_installed_is_what_is_locked_and_ours(root: Path) -> None:
     needed = {one.name: one.version for one in _locked("run") if one.is_for_here}
     assert found == needed
     assert not list((root / "opt/gitlab-sync/bin").glob("pip*"))
+
+
+def test_nothing_has_to_be_compiled_when_it_starts(root: Path, last_stage: dict[str, Step]) -> None:
+    """Nobody may write there: what is not compiled in the image would be compiled again at each start."""
+    (site,) = (root / "opt/gitlab-sync/lib").glob("python3.*/site-packages")
+    packages = ("gitlab_sync", "hooks", "sql", "starlette", "pydantic", "gitlab", "uvicorn", "aiomysql")
+    sources = [path for name in packages for path in (site / name).rglob("*.py")]
+    compiled = {
+        path: list((path.parent / "__pycache__").glob(f"{path.stem}.cpython-*.pyc")) for path in sources
+    }
+    assert len(sources) > 100
+    assert [path for path, found in compiled.items() if len(found) != 1] == []
+    unchecked_hash = (1).to_bytes(4, "little")
+    assert {found.read_bytes()[4:8] for (found,) in compiled.values()} == {unchecked_hash}
+    assert "compileall" in last_stage["RUN"].text
+    assert "stdlib" in last_stage["RUN"].text
 
 
 def test_it_starts_as_another_user_on_a_read_only_tree(
@@ -176,7 +192,7 @@ def test_the_trial_is_as_restricted_as_the_chart_and_knows_the_settings(last_sta
         assert services[name]["read_only"] is True
         assert services[name]["cap_drop"] == ["ALL"]
         assert set(services[name]["environment"]) <= known
-    assert int(services["gitlab-sync"]["stop_grace_period"].removesuffix("s")) > 2 * DRAIN_S
+    assert int(services["gitlab-sync"]["stop_grace_period"].removesuffix("s")) > STOP_LIMIT_S
     assert set(last_stage["ENV"].variables) & {f"{PREFIX}LISTEN", f"{PREFIX}MANAGEMENT_LISTEN"}
 
 
