@@ -10,7 +10,9 @@ Races considered:
 A  a call is cancelled before its turn: it leaves the queue and is never sent. While it runs: it runs on, its
    place is free, and the next one waits in front of the busy thread; that queue is as long as the calls
    that were cancelled within their time limit.
-B  sessions are closed after the pool has ended, so never under a running call.
+B  `close` while a call hangs: it is not waited for longer than CLOSE_LIMIT_S, because a stop must end. Its
+   session is closed under it, which ends idle connections only; a write that arrives all the same is as
+   ambiguous as one whose answer was lost.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from gitlab_sync.gitlab_errors import CallKind, Failure, GitLabCall
 from gitlab_sync.gitlab_http import OneHostSession
+
+CLOSE_LIMIT_S: Final = 2.0
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -42,7 +47,7 @@ class ClientKit(Generic[C]):
 
 
 class GitLabThreads(Generic[C]):
-    """Runs blocking calls; `close` waits for those under way."""
+    """Runs blocking calls; `close` waits a moment for those under way."""
 
     def __init__(self, kit: ClientKit[C], threads: int) -> None:
         self._kit = kit
@@ -50,6 +55,7 @@ class GitLabThreads(Generic[C]):
         self._places = asyncio.Semaphore(threads)
         self._local = threading.local()
         self._sessions: list[OneHostSession] = []
+        self._running: set[futures.Future[Any]] = set()
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
@@ -63,13 +69,16 @@ class GitLabThreads(Generic[C]):
         The thread sees what this task is bound to: which batch or request the call is about.
         """
         bound = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, bound.run, self._guarded, call, work
-        )
+        running = self._pool.submit(bound.run, self._guarded, call, work)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return await asyncio.wrap_future(running)
 
     async def close(self) -> None:
-        """Let the running calls end, then close every connection."""
-        await asyncio.to_thread(self._pool.shutdown)
+        """Let the running calls end, within CLOSE_LIMIT_S, then close every connection."""
+        self._pool.shutdown(wait=False)
+        if self._running:
+            await asyncio.to_thread(futures.wait, list(self._running), CLOSE_LIMIT_S)
         for session in self._sessions:
             session.close()
 

@@ -14,6 +14,9 @@ class ExitCode(IntEnum):
     DONE = 0
     FOUND = 1  # found something, or failed
     USAGE = 2  # wrong usage or configuration
+    HANGUP = 129  # ended by a signal, as shells tell it: SIGHUP
+    CTRL_C = 130  # SIGINT
+    TERMINATED = 143  # SIGTERM
 
 
 class Failure(Exception):

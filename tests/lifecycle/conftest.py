@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitlab_sync import service
+from gitlab_sync.sandbox.database import Flavour
 from gitlab_sync.sandbox.simulator import Running
 from tests.support import silence
 from tests.support.crash_flows import OUTBOX_INTERVAL_S
@@ -15,7 +16,20 @@ from tests.support.crash_parent import ReplicaParent, replica_parent
 from tests.support.crash_runs import House, MakeHouse
 from tests.support.quick_gitlab import sound_gitlab
 from tests.support.scorecard import Scorecard, published
-from tests.support.servers import RunningServer
+from tests.support.servers import RunningServer, Servers
+
+
+@pytest.fixture
+def first_server(request: pytest.FixtureRequest, servers: Servers) -> RunningServer:
+    """The first server of `--servers`: which one it is makes no difference to signals and proxies."""
+    return servers.get(Flavour(str(request.config.getoption("servers")).partition(",")[0].strip()))
+
+
+@pytest.fixture
+def one_database_url(first_server: RunningServer) -> Iterator[str]:
+    """A schema on it with every table and no row."""
+    with first_server.schemas.migrated() as name:
+        yield first_server.address.dsn(name)
 
 
 @pytest.fixture(scope="module")

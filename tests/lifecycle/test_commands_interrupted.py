@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pymysql
 import pytest
 
 from gitlab_sync.cli.signals import held_back
@@ -20,8 +19,15 @@ from gitlab_sync.sandbox.demo.children import Child
 from gitlab_sync.schema_standing import MigrationState
 from gitlab_sync.setting_values import parse_database_url
 from sql import Migration
-from tests.conftest import MakeConnection
-from tests.support.commands import COMMAND, LIMIT_S, PARTITION, request_yaml, run_command, service_environment
+from tests.support.commands import (
+    COMMAND,
+    LIMIT_S,
+    PARTITION,
+    request_yaml,
+    run_command,
+    run_here,
+    service_environment,
+)
 from tests.support.engine import enqueue, partition
 from tests.support.replicas import claimed, replicas
 from tests.support.silent_host import silent_host
@@ -58,14 +64,14 @@ def last_line(child: Child) -> str:
 
 @pytest.mark.parametrize(("number", "code"), ENDS, ids=str)
 def test_waiting_for_requests_ends_and_they_stay(
-    tmp_path: Path, database_url: str, connect: MakeConnection, number: signal.Signals, code: int
+    tmp_path: Path, one_database_url: str, number: signal.Signals, code: int
 ) -> None:
     """`submit --wait`: what was submitted waits for its round, and the same call goes on from there."""
-    environ = service_environment(tmp_path, database_url, NOWHERE)
+    environ = service_environment(tmp_path, one_database_url, NOWHERE)
     file = tmp_path / "requests.yaml"
     file.write_text(request_yaml(1) + request_yaml(2))
-    with running(tmp_path, environ, "submit", f"{file}", "--wait") as child, connect().cursor() as cursor:
-        _until(lambda: _count(cursor, "operation") == 2, "both are submitted")
+    with running(tmp_path, environ, "submit", f"{file}", "--wait") as child:
+        _until(lambda: _submitted(environ) == 2, "both are submitted")
         assert ended_by(child, number) == code
         assert last_line(child).startswith(f"gitlab-sync: ended by {number.name}; ")
     again = run_command("submit", f"{file}", "--json", environ=environ)
@@ -74,12 +80,12 @@ def test_waiting_for_requests_ends_and_they_stay(
 
 @pytest.mark.parametrize("arguments", [("round", PARTITION), ("reconcile",)], ids=" ".join)
 def test_a_command_that_waits_for_gitlab_ends_without_it(
-    tmp_path: Path, database_url: str, arguments: Sequence[str]
+    tmp_path: Path, one_database_url: str, arguments: Sequence[str]
 ) -> None:
     """GitLab has the call and says nothing: the thread that waits does not keep the command."""
-    asyncio.run(_ask(database_url, has_batch=arguments[0] == "reconcile"))
+    asyncio.run(_ask(one_database_url, has_batch=arguments[0] == "reconcile"))
     with silent_host() as gitlab:
-        environ = service_environment(tmp_path, database_url, f"http://{gitlab.address}")
+        environ = service_environment(tmp_path, one_database_url, f"http://{gitlab.address}")
         with running(tmp_path, environ, *arguments) as child:
             gitlab.wait_for_somebody()
             assert ended_by(child, signal.SIGTERM) == 143
@@ -101,11 +107,8 @@ def _until(reached: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def _count(cursor: pymysql.cursors.Cursor, table: str) -> int:
-    cursor.execute(f"SELECT COUNT(*) FROM {table}")
-    row = cursor.fetchone()
-    assert row is not None
-    return int(row[0])
+def _submitted(environ: dict[str, str]) -> int:
+    return len(json.loads(run_here("requests", "list", "--json", environ=environ).out)["items"])
 
 
 def test_a_migration_finishes_the_file_that_it_has_begun(empty_database_url: str) -> None:

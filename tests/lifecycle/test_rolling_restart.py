@@ -20,7 +20,6 @@ from tests.support.nginx import EXAMPLE, nginx
 from tests.support.replica import HOOK_TOKEN, create_hook
 from tests.support.road import until
 from tests.support.rolling_load import SIGNING_KEY, Load, load_on
-from tests.support.servers import RunningServer
 from tests.support.sink import listening
 
 NAMES: Final = ("one", "two", "three")
@@ -32,13 +31,13 @@ LOST: Final = re.compile(r"prematurely closed|reset by peer|Broken pipe|timed ou
 
 @pytest.mark.timeout(300)
 async def test_three_replicas_are_restarted_twice_around_and_no_call_fails(
-    server: RunningServer, database_url: str, tmp_path: Path
+    one_database_url: str, tmp_path: Path
 ) -> None:
     """Submits, reads, signed webhooks, writes without a key: all answered; all that was taken lands, once."""
     with (
         simulated_gitlab(tmp_path) as gitlab,
         listening() as sink,
-        installed(tmp_path / "service", database_url, gitlab, sink, names=()) as house,
+        installed(tmp_path / "service", one_database_url, gitlab, sink, names=()) as house,
     ):
         house.set(WEBHOOK_TOKENS=HOOK_TOKEN, WEBHOOK_SIGNING_KEYS=SIGNING_KEY)
         for name in NAMES:

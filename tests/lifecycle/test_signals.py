@@ -55,9 +55,11 @@ def until_ended(child: Child) -> int:
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )
-def test_a_replica_at_work_ends_in_order(tmp_path: Path, database_url: str, number: signal.Signals) -> None:
+def test_a_replica_at_work_ends_in_order(
+    tmp_path: Path, one_database_url: str, number: signal.Signals
+) -> None:
     """The three signals that people, supervisors and terminals send: exit code 0, two lines."""
-    with started(tmp_path, service_environment(tmp_path, database_url, NOWHERE)) as child:
+    with started(tmp_path, service_environment(tmp_path, one_database_url, NOWHERE)) as child:
         child.wait_for_line("event", "serving")
         code, seconds = ended_by(child, number)
         assert (code, seconds < SOON_S) == (0, True), child.last_words()
@@ -89,9 +91,9 @@ def test_waiting_for_a_migration_ends_at_once_with_a_line(tmp_path: Path) -> Non
             ]
 
 
-def test_started_with_nohup_it_ignores_the_end_of_its_terminal(tmp_path: Path, database_url: str) -> None:
+def test_started_with_nohup_it_ignores_the_end_of_its_terminal(tmp_path: Path, one_database_url: str) -> None:
     """Who said that SIGHUP shall not count is heard."""
-    environ = service_environment(tmp_path, database_url, NOWHERE)
+    environ = service_environment(tmp_path, one_database_url, NOWHERE)
     command = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *COMMAND, "serve")
     with started(tmp_path, environ, *command) as child:
         url = f"http://{child.wait_for_line('event', 'serving')['address']}"
@@ -100,9 +102,9 @@ def test_started_with_nohup_it_ignores_the_end_of_its_terminal(tmp_path: Path, d
         assert ended_by(child, signal.SIGTERM)[0] == 0
 
 
-def test_the_wait_keeps_an_unready_replica_answering(tmp_path: Path, database_url: str) -> None:
+def test_the_wait_keeps_an_unready_replica_answering(tmp_path: Path, one_database_url: str) -> None:
     """Who goes by readiness lets go of a replica that still takes connections; no work is begun meanwhile."""
-    environ = service_environment(tmp_path, database_url, NOWHERE, DRAIN_WAIT_S="600")
+    environ = service_environment(tmp_path, one_database_url, NOWHERE, DRAIN_WAIT_S="600")
     with started(tmp_path, environ) as child:
         url = f"http://{child.wait_for_line('event', 'serving')['address']}"
         os.kill(child.pid, signal.SIGTERM)
@@ -115,19 +117,19 @@ def test_the_wait_keeps_an_unready_replica_answering(tmp_path: Path, database_ur
 
 
 def test_without_a_wait_a_caller_who_comes_after_the_signal_is_refused(
-    tmp_path: Path, database_url: str
+    tmp_path: Path, one_database_url: str
 ) -> None:
     """A proxy that knows of this replica only would tell its caller 502: therefore pauses and waits."""
-    with started(tmp_path, service_environment(tmp_path, database_url, NOWHERE)) as child:
+    with started(tmp_path, service_environment(tmp_path, one_database_url, NOWHERE)) as child:
         url = f"http://{child.wait_for_line('event', 'serving')['address']}"
         assert ended_by(child, signal.SIGTERM)[0] == 0
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(f"{url}/readyz")
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path, database_url: str) -> None:
+def test_a_second_signal_ends_it_at_once(tmp_path: Path, one_database_url: str) -> None:
     """Somebody insists: by that signal, as the kernel would."""
-    environ = service_environment(tmp_path, database_url, NOWHERE, DRAIN_WAIT_S="600")
+    environ = service_environment(tmp_path, one_database_url, NOWHERE, DRAIN_WAIT_S="600")
     for second in (signal.SIGTERM, signal.SIGINT):
         with started(tmp_path, environ) as child:
             child.wait_for_line("event", "serving")
@@ -138,10 +140,10 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, database_url: str) -> N
             child.log.unlink()
 
 
-def test_a_replica_whose_gitlab_hangs_does_not_wait_for_it(tmp_path: Path, database_url: str) -> None:
+def test_a_replica_whose_gitlab_hangs_does_not_wait_for_it(tmp_path: Path, one_database_url: str) -> None:
     """A call that nobody waits for keeps a thread for half a minute more; the process ends without it."""
     with silent_host() as gitlab:
-        environ = service_environment(tmp_path, database_url, f"http://{gitlab.address}")
+        environ = service_environment(tmp_path, one_database_url, f"http://{gitlab.address}")
         requests = tmp_path / "requests.yaml"
         requests.write_text(
             "{partition: access-prod, subject: 'user:1', target: db, action: apply, title: t,\n"
@@ -154,10 +156,10 @@ def test_a_replica_whose_gitlab_hangs_does_not_wait_for_it(tmp_path: Path, datab
             assert (code, seconds < SOON_S) == (0, True), child.last_words()
 
 
-def test_probes_answer_until_the_work_is_over(tmp_path: Path, database_url: str) -> None:
+def test_probes_answer_until_the_work_is_over(tmp_path: Path, one_database_url: str) -> None:
     """On an address of their own they outlive the public one, whose last answers take their time."""
     environ = service_environment(
-        tmp_path, database_url, NOWHERE, MANAGEMENT_LISTEN="127.0.0.1:0", DRAIN_WAIT_S="600"
+        tmp_path, one_database_url, NOWHERE, MANAGEMENT_LISTEN="127.0.0.1:0", DRAIN_WAIT_S="600"
     )
     with started(tmp_path, environ) as child:
         url = f"http://{child.wait_for_line('face', 'management')['address']}"
