@@ -58,6 +58,7 @@ def test_a_complete_environment_is_read() -> None:
     assert settings.api_tokens[0].scopes == {Scope.READ, Scope.SUBMIT}
     assert settings.listen == Address("127.0.0.1", 8080)
     assert (settings.round_interval_s, settings.poll_interval_s, settings.merge_check_s) == (5, 30, 2)
+    assert settings.drain_wait_s == 0
     assert settings.management_listen is None
 
 
@@ -126,6 +127,7 @@ def test_without_any_webhook_secret_the_service_does_not_start() -> None:
         ("ROUND_INTERVAL_S", "often", "from 0.05 to 86400"),
         ("POLL_INTERVAL_S", "0", "from 0.05 to 86400"),
         ("MERGE_CHECK_S", "nan", "from 0.05 to 86400"),
+        ("DRAIN_WAIT_S", "601", "from 0 to 600"),
         ("NOTIFY_URL", "file:///etc/passwd", "https://host"),
         ("LOG_FORMAT", "xml", "json, console"),
         ("LOG_LEVEL", "loud", "debug, info"),
@@ -248,7 +250,7 @@ def test_no_spelling_of_the_settings_shows_a_secret() -> None:
 def test_every_variable_is_described_once() -> None:
     """`config check` shows the whole table, in the documentation's order."""
     names = [row.variable for row in describe(load())]
-    assert len(names) == len(set(names)) == 19
+    assert len(names) == len(set(names)) == 20
     assert names[0] == PREFIX + "DATABASE_URL"
 
 
