@@ -193,7 +193,7 @@ async def test_a_database_that_hangs_does_not_hang_the_scrape(
             monkeypatch.setattr(scraping, "FRESH_S", 60.0)
             await asyncio.gather(*(reader.refresh() for _ in range(10)))
         assert time.monotonic() - began < 10
-        assert [str(line["event"]) for line in lines if line["log_level"] == "warning"] == ["gauges are old"]
+        assert [str(line["event"]) for line in lines if line["log_level"] == "warning"] == ["gauges_old"]
         assert shown(ctx, "waiting_requests", partition=PARTITION) == 2
         assert shown(ctx, "gauges_read_timestamp_seconds") == read_at
         proxy.delay_s = 0.0
