@@ -104,7 +104,8 @@ def told_twice(sink: SinkServer) -> int:
         event = one.payload
         names[f"{event['type']} {event['data']}"].add(one.id)
         contents[one.id].add(one.body)
-    return sum(len(found) - 1 for found in (*names.values(), *contents.values()))
+    again = sum(len(found) - 1 for found in names.values())
+    return again + sum(len(found) - 1 for found in contents.values())
 
 
 @contextlib.contextmanager
