@@ -27,10 +27,13 @@ REFUSED_S: Final = 60.0
 SOON_S: Final = 2.0
 
 
-async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> None:
-    """RUNNING to BLOCKED with a typed reason; a batch that is blocked already keeps its first reason."""
+async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> bool:
+    """RUNNING to BLOCKED with a typed reason; a batch that is blocked already keeps its first reason.
+
+    False: the row has moved since it was read (also by the look's own publishing), nothing was written.
+    """
     if batch.status is BatchStatus.BLOCKED:
-        return
+        return True
 
     async def work(session: Session) -> int:
         affected = await batches.block_if_running(session, batch, reason, text[:1000])
@@ -47,6 +50,7 @@ async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> None:
         ctx.log.warning(
             Event.BLOCKED, batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
         )
+    return bool(is_blocked_now)
 
 
 async def unblock(ctx: Context, batch: BatchRow) -> None:

@@ -295,6 +295,6 @@ async def _record_pipeline(ctx: Context, batch: BatchRow, pipeline_id: int) -> N
     )
 
 
-async def _block(ctx: Context, batch: BatchRow, reason: BlockReason, text: str) -> Reconciled:
-    await block(ctx, batch, reason, text)
-    return Reconciled.BLOCKED
+async def _block(ctx: Context, batch: BatchRow, reason: BlockReason, text: str) -> _Step:
+    is_blocked = await block(ctx, batch, reason, text)
+    return Reconciled.BLOCKED if is_blocked else _LookAgain.LOOK_AGAIN

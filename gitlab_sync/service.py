@@ -82,7 +82,6 @@ class Engine:
         self._poller = Poller(ctx, glances)
         self._courier = outbox.Courier(ctx)
         self._stop = asyncio.Event()
-        self._database_seen_at = time.monotonic()
         self._gauge_reader = GaugeReader(ctx)
         self._watch = Watch(ctx)
         self._unconfigured: frozenset[str] = frozenset()
@@ -154,7 +153,7 @@ class Engine:
 
     def ready(self) -> Readiness:
         """Whether this replica should get traffic; GitLab has no say in it."""
-        silent_s = time.monotonic() - self._database_seen_at
+        silent_s = time.monotonic() - self.ctx.db.answered_at
         away = f"the database has not answered for {silent_s:.0f} s" if silent_s > READY_WITHIN_S else ""
         draining = "this replica is stopping" if self._stop.is_set() else ""
         return Readiness((ReadyCheck("database", away), ReadyCheck("draining", draining)))
@@ -188,7 +187,6 @@ class Engine:
                     line.quiet()  # what a step comes to has lines of its own
                     wanted_s = await step()
                 pause_s = interval_s if wanted_s is None else min(wanted_s, interval_s)
-                self._database_seen_at = time.monotonic()
                 failures = 0
             except Exception:  # noqa: BLE001  told by the step's line
                 failures += 1
@@ -246,7 +244,7 @@ class Engine:
 
     async def _http_step(self) -> None:
         """Readiness must notice a database that went away although nobody calls."""
-        if time.monotonic() - self._database_seen_at > READY_WITHIN_S / 3:
+        if time.monotonic() - self.ctx.db.answered_at > READY_WITHIN_S / 3:
             await self.ctx.db.read("alive", probes.is_alive)
 
 

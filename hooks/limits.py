@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gitlab_sync.log_words import Unit
 from gitlab_sync.scrubbing import scrub_forms
-from gitlab_sync.units import unit
+from gitlab_sync.units import detached, unit
 from hooks.problems import MALFORMED, TOO_LARGE, TOO_SLOW, UNSUPPORTED, Problem, unexpected
 
 SMALL_REST_BYTES: Final = 65_536
@@ -60,7 +60,8 @@ async def read_body(request: Request[Any], limits: BodyLimits) -> bytes:
 class RequestIds:
     """Gives each request an id (the client's own if it is plain), for the log and on the answer.
 
-    Opens the unit whose line tells of the request.
+    Opens the unit whose line tells of the request. Nothing is around it: a server may run a request in the
+    context of the one before it on the connection, whose line would be kept, and whose ids be told of this one.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -78,7 +79,7 @@ class RequestIds:
                 line.add(status=message["status"])
             await send(message)
 
-        with unit(Unit.HTTP_REQUEST, request_id=request_id) as line:
+        with detached({}), unit(Unit.HTTP_REQUEST, request_id=request_id) as line:
             line.add(method=scope["method"])
             await self.app(scope, receive, send_with_id)
 

@@ -257,6 +257,8 @@ def _config(app: ASGIApp) -> _Config:
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
+        # Else a pipelined request runs in the context of the one before it, and keeps it.
+        reset_contextvars=True,
     )
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -89,6 +90,8 @@ class Database:
         self.target = target
         self.pool = Pool(target, size=size)
         self.statement_seen: Callable[[str], None] = lambda _name: None
+        #: When the server last did what it was asked, by the monotonic clock; the readiness of a replica.
+        self.answered_at = time.monotonic()
         self._observer = observer or Silent()
         self._commits: set[asyncio.Task[bool]] = set()
 
@@ -177,6 +180,7 @@ class Database:
         try:
             answer = await work(self._session(connection))
             is_clean = True
+            self.answered_at = time.monotonic()
             return answer
         finally:
             self.pool.release(connection, is_clean=is_clean)
@@ -200,7 +204,9 @@ class Database:
         except Exception as error:
             connection.close()
             raise translate(error) from error
-        return await work(session)
+        answer = await work(session)
+        self.answered_at = time.monotonic()
+        return answer
 
     async def _undo(self, connection: aiomysql.Connection, error: BaseException) -> None:
         """ROLLBACK, or drop the connection if the caller was cancelled; its place is free in any case."""
@@ -219,7 +225,7 @@ class Database:
         was_open, call.is_open = call.is_open, True
         sending = asyncio.create_task(self._send_commit(connection))
         self._commits.add(sending)
-        sending.add_done_callback(self._commits.discard)
+        sending.add_done_callback(self._sent)
         try:
             is_answered = await asyncio.shield(sending)
         except RetryTransaction:
@@ -227,6 +233,12 @@ class Database:
             raise
         call.is_open = not is_answered
         return is_answered
+
+    def _sent(self, sending: asyncio.Task[bool]) -> None:
+        """A COMMIT is over; what it ended with is read here too, for a caller who no longer waits for it."""
+        self._commits.discard(sending)
+        if not sending.cancelled():
+            sending.exception()
 
     async def _send_commit(self, connection: aiomysql.Connection) -> bool:
         """Owns the connection: whatever happens to the caller, it is given back here, once."""
