@@ -61,7 +61,7 @@ class RequestIds:
     """Gives each request an id (the client's own if it is plain), for the log and on the answer.
 
     Opens the unit whose line tells of the request. Nothing is around it: a server may run a request in the
-    context of the one before it on the connection, whose line would be kept, and whose ids be told of this one.
+    context of the one before it on the connection; that one's line would be kept, its ids told of this one.
     """
 
     def __init__(self, app: ASGIApp) -> None:
