@@ -158,6 +158,11 @@ NOTES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "no route of this release is known",
     ),
+    "how a webhook is made": ({}, "exec deployment/rel-gitlab-sync -- gitlab-sync hooks install"),
+    "to wait for both Deployments": (
+        {"topology": "split"},
+        "sync\n   kubectl -n default rollout status deployment/rel-gitlab-sync-worker\n   helm test",
+    ),
     "the address within the cluster": ({}, "http://rel-gitlab-sync.default.svc:80/hooks/gitlab"),
     "what is missing": ({}, "The pods will not start"),
     "that the database is missing": ({}, "database.existingSecret:"),
