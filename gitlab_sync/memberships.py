@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gitlab_sync.context import Context
-from gitlab_sync.log_words import Event
+from gitlab_sync.log_words import Event, Unit
 from gitlab_sync.model import BatchRow, MemberRow, NewRequest, OperationId
 from gitlab_sync.units import current
 
@@ -18,12 +18,14 @@ IDS_A_LINE: Final = 100
 
 
 def tell_admitted(ctx: Context, requests: Sequence[NewRequest], ids: Sequence[OperationId], how: str) -> None:
-    """A single request is on the line of the call that brought it, several are on lines of their own."""
+    """A single request is on the line of the call that brought it, others are on lines of their own."""
     line, partitions = current(), {request.partition for request in requests}
-    line.add(requests=len(ids))
-    if len(partitions) == 1:
+    is_called = line.unit is Unit.HTTP_REQUEST
+    if is_called:
+        line.add(requests=len(ids))
+    if is_called and len(partitions) == 1:
         line.know(partition=partitions.pop())
-    if len(ids) == 1:
+    if is_called and len(ids) == 1:
         line.know(operation_id=ids[0])
         return
     for some in _lines(ids):

@@ -54,6 +54,7 @@ class Line:
         self._ids: dict[str, Any] = dict(ids)
         self._facts: dict[str, Any] = {}
         self._level = logging.DEBUG if kind in SILENT_UNITS else logging.INFO
+        self._is_open = False
         self._error: BaseException | None = None
         self._told: BaseException | None = None
         self.around = _CURRENT.get()
@@ -62,7 +63,8 @@ class Line:
     def know(self, **ids: Unpack[Ids]) -> None:
         """Say what the unit turns out to be about."""
         self._ids.update(ids)
-        bind_contextvars(**_plain(ids))
+        if self._is_open:
+            bind_contextvars(**_plain(ids))
 
     def add(self, **facts: Unpack[Facts]) -> None:
         """Say what else there is to say; the last word on a key counts."""
@@ -71,7 +73,8 @@ class Line:
     def become(self, kind: Unit) -> None:
         """Be the line of a unit that is more than it looked like at first."""
         self.unit = kind
-        bind_contextvars(unit=kind.value)
+        if self._is_open:
+            bind_contextvars(unit=kind.value)
 
     def quiet(self) -> None:
         """Nothing has happened: at `debug`, unless it goes wrong yet."""
@@ -94,6 +97,7 @@ class Line:
         if self.unit not in SILENT_UNITS:  # what is said in those belongs to the unit around them
             bind_contextvars(unit=self.unit.value, **_plain(self._ids))
         self._token = _CURRENT.set(self)
+        self._is_open = True
         return self
 
     def __exit__(
@@ -102,12 +106,14 @@ class Line:
         if error is not None:
             self.blame(error)
         _CURRENT.reset(self._token)
+        self._is_open = False
         self._tell()
         self._restore()
         self._pass_on(error)
 
     def _tell(self) -> None:
-        if not _LOG.is_enabled_for(self._level):
+        is_for_nobody = self.unit in SILENT_UNITS and not structlog.is_configured()
+        if is_for_nobody or not _LOG.is_enabled_for(self._level):
             return
         known = get_contextvars()
         ids = {key: self._ids.get(key, known.get(key)) for key in ID_KEYS}
