@@ -1,7 +1,8 @@
 """An exception as facts of one line: its type, its words, where it came from. Pure.
 
 No line of source, no local variable and no second line: a traceback drawn for people breaks a log that is
-read line by line, and shows whatever the variables hold.
+read line by line, and shows whatever the variables hold. Words are left as long as they are: `logs` sweeps
+them and cuts them then, for half a secret is not found any more.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import traceback
 from types import TracebackType
 from typing import Final
 
-LONGEST_WORDS: Final = 1_000
 MOST_FRAMES: Final = 8
 MOST_CAUSES: Final = 3
 _PLACES: Final = ("/site-packages/", "/lib/python")
@@ -36,7 +36,7 @@ def words_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001  a library's own __str__ may break on what it holds
         text = ""
-    return text[:LONGEST_WORDS] or type(error).__name__
+    return text or type(error).__name__
 
 
 def where_of(trace: TracebackType | None) -> str:

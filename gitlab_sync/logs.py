@@ -1,8 +1,10 @@
 """How lines reach stderr: one line of JSON (or of text for a terminal) each, plain, swept, not too long.
 
 What may be said stands in `log_words`; here it is only written. Lines of libraries and warnings of Python
-take the same road. Never lets through a secret in use, a line break or control character inside a line, a
-local variable, or a line that a container's runtime would cut in two.
+take the same road. Values are swept before anything is cut off them, and before JSON doubles their
+backslashes: half a secret, or a spelling of a spelling, would not be found any more. Never lets through a
+secret in use, a line break or control character inside a line, a local variable, or a line that a container's
+runtime would cut in two.
 
 Races considered:
 A  a line is said before anything is configured, or while the process breaks: `last_words` configures first.
@@ -37,6 +39,7 @@ SHORT_ITEMS: Final = 5
 DEEPEST: Final = 6
 _CANONICAL: Final = frozenset(CANONICAL)
 _FIRST: Final = ("timestamp", "level", "event")
+_OF_STRUCTLOG: Final = frozenset({"_record", "_from_structlog"})  # taken out before a line is written
 
 
 def configure_logging(
@@ -56,7 +59,7 @@ def configure_logging(
         _exceptions_as_facts,
         _Plain(scrubber),
     ]
-    shape: list[Processor] = [_InOrder(log_format), _Rendered(_renderer(log_format), scrubber)]
+    shape: list[Processor] = [_InOrder(log_format), _Rendered(_renderer(log_format))]
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -141,75 +144,85 @@ class _InOrder:
 
 
 class _Plain:
-    """Values as any reader of JSON knows them, each of bounded length."""
+    """Values as any reader of JSON knows them, swept, each of bounded length."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber
 
     def __call__(self, _logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-        return {
-            key: value if key.startswith("_") or type(value) in (int, float, bool) else self._plain(value)
+        plain = {
+            key: value if key in _OF_STRUCTLOG or type(value) in (int, float, bool) else _plain(value)
             for key, value in event.items()
         }
-
-    def _plain(self, value: object, depth: int = 0) -> Any:
-        match value:
-            case Enum():
-                return self._plain(value.value if isinstance(value, str) else value.name)
-            case str():
-                return self._cut(str(value))
-            case None | bool() | int() | float():
-                return value
-            case date():
-                return value.isoformat()
-            case BaseException():
-                return self._cut(f"{type(value).__name__}: {value}")
-            case Mapping() if depth < DEEPEST:
-                items = list(value.items())[:MOST_ITEMS]
-                return {str(key): self._plain(one, depth + 1) for key, one in items}
-            case list() | tuple() | set() | frozenset() if depth < DEEPEST:
-                return [self._plain(one, depth + 1) for one in list(value)[:MOST_ITEMS]]
-            case _:
-                return self._cut(str(value))
-
-    def _cut(self, text: str) -> str:
-        if len(text) <= LONGEST_FIELD:
-            return text
-        # Swept before it is cut: half a secret would not be found any more.
-        return f"{self._scrubber.scrub(text)[:LONGEST_FIELD]}…"
-
-
-class _Rendered:
-    """The last step: the line as text, short enough, with a mask for each secret."""
-
-    def __init__(self, render: Processor, scrubber: Scrubber) -> None:
-        self._render = render
-        self._scrubber = scrubber
-
-    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
-        line = self._text(logger, name, event)
-        if len(line) > LONGEST_LINE:
-            event = {key: _shortened(value) for key, value in event.items()}
-            line = self._text(logger, name, event)
-        if self._scrubber.is_clean(line):
-            return line
-        # In the values, not in the line: a secret of digits would take the line's numbers along.
-        return self._text(logger, name, self._swept(event))
-
-    def _text(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
-        line = str(self._render(logger, name, dict(event)))  # a copy: renderers take out what they have shown
-        return line if line.isprintable() else "".join(one if one.isprintable() else " " for one in line)
+        texts: list[str] = []
+        _gather({key: value for key, value in plain.items() if key not in _OF_STRUCTLOG}, texts)
+        if max(map(len, texts), default=0) <= LONGEST_FIELD and self._scrubber.is_clean("\n".join(texts)):
+            return plain  # one look at all of them: most lines hold nothing
+        return {key: value if key in _OF_STRUCTLOG else self._swept(value) for key, value in plain.items()}
 
     def _swept(self, value: Any) -> Any:
+        # In the values, not in the line: a secret of digits would take the line's numbers along.
         match value:
             case str():
-                return self._scrubber.scrub(value)
+                return self._scrubber.scrub_and_cut(value, LONGEST_FIELD)
             case dict():
                 return {self._swept(key): self._swept(one) for key, one in value.items()}
             case list():
                 return [self._swept(one) for one in value]
             case _:
                 return value
+
+
+def _plain(value: object, depth: int = 0) -> Any:
+    match value:
+        case Enum():
+            return _plain(value.value if isinstance(value, str) else value.name)
+        case str():
+            return str(value)
+        case None | bool() | int() | float():
+            return value
+        case date():
+            return value.isoformat()
+        case BaseException():
+            return f"{type(value).__name__}: {value}"
+        case Mapping() if depth < DEEPEST:
+            items = list(value.items())[:MOST_ITEMS]
+            return {str(key): _plain(one, depth + 1) for key, one in items}
+        case list() | tuple() | set() | frozenset() if depth < DEEPEST:
+            return [_plain(one, depth + 1) for one in list(value)[:MOST_ITEMS]]
+        case _:
+            return str(value)
+
+
+def _gather(value: Any, texts: list[str]) -> None:
+    """Put every text of a plain value, keys too, into `texts`."""
+    match value:
+        case str():
+            texts.append(value)
+        case dict():
+            texts.extend(value)
+            for one in value.values():
+                _gather(one, texts)
+        case list():
+            for one in value:
+                _gather(one, texts)
+
+
+class _Rendered:
+    """The last step: the line as text, short enough. Its values are swept already, so it may cut."""
+
+    def __init__(self, render: Processor) -> None:
+        self._render = render
+
+    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
+        line = self._text(logger, name, event)
+        if len(line) > LONGEST_LINE:
+            return self._text(logger, name, {key: _shortened(value) for key, value in event.items()})
+        return line
+
+    def _text(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
+        line = str(self._render(logger, name, dict(event)))  # a copy: renderers take out what they have shown
+        return line if line.isprintable() else "".join(one if one.isprintable() else " " for one in line)
 
 
 def _shortened(value: Any) -> Any:

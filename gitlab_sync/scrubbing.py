@@ -7,7 +7,8 @@ stands behind `private_token=` or `Bearer`.
 
 A known secret of fewer than SHORTEST characters is not looked for: it would mask half of every line, and a
 mask that shows where the letters of a password are tells more than it hides. Such a one is kept out by its
-type alone (`secret.Secret`); `serve` says at its start that there are some. Pure.
+type alone (`secret.Secret`); `serve` says at its start that there are some. Nor is a part of a secret: sweep
+before cutting (`scrub_and_cut`). Pure.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gitlab_sync.secret import MASK, Secret
 from gitlab_sync.setting_values import SIGNING_KEY_PREFIX
 
 SHORTEST: Final = 6
+_LONGEST_FORM: Final = 512  # a stranger's secret that is longer may lose its end at a cut
 _PREFIXES: Final = ("pat", "dt", "rt", "cbt", "ptt", "ft", "imt", "agent", "soat", "ffct", "oas", "rtr")
 _GITLAB: Final = re.compile(rf"\bgl(?:{'|'.join(_PREFIXES)})-[\w.=-]{{16,}}|\bGR1348941[\w-]{{16,}}")
 _SIGNING: Final = re.compile(r"\bwhsec_[A-Za-z0-9+/=_-]{8,}")
@@ -50,6 +52,7 @@ class Scrubber:
         spellings = {one for text in texts for one in _spellings(text)}
         # Longest first: a spelling may hold another one.
         self._spellings = sorted(spellings, key=len, reverse=True)
+        self._longest = max([_LONGEST_FORM, *map(len, self._spellings[:1])])
         self.too_short = sum(0 < len(text) < SHORTEST for text in texts)
 
     def is_clean(self, text: str) -> bool:
@@ -62,6 +65,18 @@ class Scrubber:
             if spelling in text:
                 text = text.replace(spelling, MASK)
         return scrub_forms(text)
+
+    def scrub_and_cut(self, text: str, most: int) -> str:
+        """`text` with masks, cut behind `most` characters; what no cut can show is not swept.
+
+        Masks are short, so a text full of secrets shrinks: its end is left out, for it may hold a half one.
+        """
+        far = 2 * most + self._longest
+        swept = self.scrub(text[:far])
+        if len(text) > far:
+            swept = swept[: -self._longest]
+            return f"{swept[:most]}…"
+        return swept if len(swept) <= most else f"{swept[:most]}…"
 
     def scrub_all(self, said: object) -> object:
         """The same for every text in what a library hands over: bytes, lists and fields in fields."""
