@@ -206,6 +206,8 @@ def _gather(value: Any, texts: list[str]) -> None:
         case list():
             for one in value:
                 _gather(one, texts)
+        case _:
+            return
 
 
 class _Rendered:
