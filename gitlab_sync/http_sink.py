@@ -117,7 +117,7 @@ class _Answer:
     def attempt(self, at_s: float) -> Attempt:
         if self.status is None:
             return Attempt(Result.UNAVAILABLE, self.problem)
-        body = self._scrubber.scrub(self.body.decode(errors="replace"))
+        body = self._scrubber.scrub_and_cut(self.body.decode(errors="replace"), notify.LONGEST_TEXT)
         said = notify.visible(f"HTTP {self.status} {body}")
         wait_s = notify.retry_after_s(self.retry_after, at_s)
         return Attempt(notify.judge(self.status), said, wait_s)

@@ -10,6 +10,7 @@ Races considered:
 A  a stop during a walk: it ends after the page that is being read.
 B  rows move meanwhile: each look is one statement on one snapshot (`invariants`, race A).
 C  the database is away: the walk fails, the loop's edge tells it, and the time of the last check grows old.
+D  everything is restarted, and the first walk takes long: the age counts from the start of the role.
 """
 
 from __future__ import annotations
@@ -40,11 +41,15 @@ class Watch:
 
     def __init__(self, ctx: Context, *, first_after_s: float | None = None) -> None:
         self._ctx = ctx
+        self._is_awaited = False
         first_s = random.uniform(*FIRST_AFTER_S) if first_after_s is None else first_after_s  # noqa: S311
         self._due_at = time.monotonic() + first_s
 
     async def step(self, stop: asyncio.Event) -> float:
         """Check if it is time; in how many seconds to come again."""
+        if not self._is_awaited:  # by the role's loop alone: of any other replica no check is awaited
+            self._is_awaited = True
+            self._ctx.metrics.invariants_awaited()
         left_s = self._due_at - time.monotonic()
         if left_s > 0:
             return left_s

@@ -75,6 +75,10 @@ class Gauges:
             self._violations.labels(self._invariant_names.word(invariant)).set(count)
         self._checked_at.set(time.time())
 
+    def await_check(self) -> None:
+        """Count the age of the last check from now on: nobody can have been late before."""
+        self._checked_at.set(time.time())
+
     def _labelled(self, entries: Iterable[PartitionGauges]) -> Iterable[PartitionGauges]:
         """What partitions are no longer configured have left behind is shown as one: the worst of each."""
         strays: PartitionGauges | None = None
@@ -123,13 +127,14 @@ class Gauges:
         self._outbox_pending = gauge("outbox_pending", "Notifications not delivered yet.")
         self._outbox_dead = gauge("outbox_dead", "Notifications given up, until somebody replays them.")
         self._read_at = gauge(
-            "gauges_read_timestamp_seconds", "When the gauges of the tables were last read here."
+            "gauges_read_timestamp_seconds", "When the gauges of the tables were last read here; 0: never."
         )
         self._violations = gauge(
             "invariant_violations", "Violations found when the invariants were last checked.", "invariant"
         )
         self._checked_at = gauge(
-            "invariants_checked_timestamp_seconds", "When the invariants were last checked here."
+            "invariants_checked_timestamp_seconds",
+            "When the invariants were last checked here, or were to be for the first time; 0: never.",
         )
 
 

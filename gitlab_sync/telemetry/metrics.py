@@ -2,8 +2,9 @@
 
 Labels come from enums and the configured partitions only: a partition that is no longer configured is
 counted as `unconfigured`, a word that nobody knows as `other` (`words`), so no input can make series. What
-an alert watches the increase of begins at zero for each configured partition: a series that appears with its
-first event would hide just that one. A counter of a settlement is called after COMMIT, by the winner alone.
+an alert watches the increase of begins at zero for each configured partition, and so do the ends of requests
+that somebody may count: a series that appears with its first event would hide just that one. A counter of a
+settlement is called after COMMIT, by the winner alone.
 
 Races considered:
 A  calls from worker threads (GitLab's answers): the library locks each number, and the gates bear it.
@@ -53,6 +54,7 @@ _LAG_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30, 60, 300, 1800)
 _LAND_BUCKETS_S: Final = (1, 5, 15, 60, 300, 600, 1200, 1800, 3600, 7200, 14400, 86400)
 _MEMBER_BUCKETS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 _SETTLERS: Final = (Via.WEBHOOK, Via.POLLER, Via.SWEEP, Via.OPERATOR)
+_ENDS_FROM_ZERO: Final = (RequestResult.MERGED, RequestResult.FAILED)  # of nine, as each costs every scrape
 _TRANSACTION_NAMES: Final = 200  # constants in the code, some sixty; a test keeps them constants
 _RETRY_REASONS: Final = 60  # the words of `db.taxonomy`
 _ROUND_RESULTS: Final = 30  # `rounds.RoundResult`, which cannot be known here
@@ -146,6 +148,10 @@ class Metrics:
         """Show what the tables hold now instead of the picture before."""
         self._gauges.show(snapshot)
 
+    def invariants_awaited(self) -> None:
+        """From now on this replica checks the invariants: no check can be older than that."""
+        self._gauges.await_check()
+
     def invariants_checked(self, found: Mapping[str, int]) -> None:
         """Every invariant was looked for just now; `found` names each with its violations, zeros too."""
         self._gauges.show_violations(found)
@@ -164,6 +170,8 @@ class Metrics:
     def _begin_at_zero(self) -> None:
         for partition in self._partitions:
             self._webhooks_missed.labels(partition)
+            for end in _ENDS_FROM_ZERO:
+                self._requests.labels(partition, end)
             for expiry in ExpiryResult:
                 self._expiries.labels(partition, expiry)
             for status in TERMINAL_BATCH:
@@ -207,10 +215,12 @@ class Metrics:
             "webhooks_missed_total", "Changes at GitLab that only a poll has found, too late.", "partition"
         )
         self._webhook_last = self._gauge(
-            "webhook_last_accepted_timestamp_seconds", "When an authentic delivery was last accepted here."
+            "webhook_last_accepted_timestamp_seconds",
+            "When an authentic delivery was last accepted here; 0: never.",
         )
         self._poller_last = self._gauge(
-            "poller_last_success_timestamp_seconds", "When the poller last ended a whole cycle here."
+            "poller_last_success_timestamp_seconds",
+            "When the poller last ended a whole cycle here; 0: never.",
         )
 
     def _make_infrastructure_metrics(self) -> None:

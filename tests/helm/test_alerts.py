@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
+from gitlab_sync import watching
 from gitlab_sync.invariants import OF_LIVENESS
 from tests.support.alert_series import CASES, Series
 from tests.support.chart import CHART, one, render
 from tests.support.prometheus_queries import check_query
 
 ALERTS = CHART / "files/alerts.yaml"
+AGES_S = 1_800_000_000  # since 1970; the clock of promtool begins there
+LONGEST_WALK_S = 900  # beyond it the runbook asks for another way to check
 Rule = dict[str, Any]
 
 
@@ -72,18 +75,87 @@ def test_each_alert_fires_and_stays_quiet(promtool: str, tmp_path: Path, rules: 
     tests = []
     for rule in rules:
         case = CASES[rule["alert"]]
-        tests.append(_test(rule, case.fires, fires=True))
+        tests += [_test(rule, series, fires=True) for series in (case.fires, *case.fires_too)]
         tests += [_test(rule, series, fires=False) for series in case.quiet]
-    file = tmp_path / "alerts.test.yaml"
-    file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": tests}))
-    done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    _run(promtool, tmp_path, tests)
+
+
+def test_one_of_two_installations_is_missed_for_an_hour_and_then_forgotten(
+    promtool: str, tmp_path: Path
+) -> None:
+    """The other one hid its loss. It may as well have been uninstalled, so the page ends by itself."""
+    series = {"one": "1x240", "other": "1x60"}
+    labels = 'alertname="GitlabSyncAbsent",alertstate="firing",namespace="other",severity="critical"'
+    firing = [{"labels": f"ALERTS{{{labels}}}", "value": 1}]
+    moments = {"60m": [], "72m": [], "80m": firing, "115m": firing, "130m": [], "240m": []}
+    checks = [
+        {"expr": 'ALERTS{alertstate="firing"}', "eval_time": at, "exp_samples": seen}
+        for at, seen in moments.items()
+    ]
+    infos = [
+        {"series": f'gitlab_sync_build_info{{namespace="{name}",version="1"}}', "values": values}
+        for name, values in series.items()
+    ]
+    _run(promtool, tmp_path, [{"interval": "1m", "input_series": infos, "promql_expr_test": checks}])
+
+
+@pytest.mark.parametrize(
+    ("alert", "gauge", "never", "late"),
+    [
+        (
+            "GitlabSyncPollerSilent",
+            "poller_last_success",
+            "No replica has ended a poll cycle since it started",
+            "No replica has ended a poll cycle for 1h 30m 0s",
+        ),
+        (
+            "GitlabSyncInvariantsUnchecked",
+            "invariants_checked",
+            "Nobody has checked the invariants: no replica that runs has the role janitor",
+            "Nobody has checked the invariants for 1h 30m 0s",
+        ),
+        (
+            "GitlabSyncDatabaseSilent",
+            "gauges_read",
+            "No replica has been answered by the database since it started",
+            "No replica has been answered by the database for 1h 30m 0s",
+        ),
+    ],
+)
+def test_nobody_reads_of_20_700_days(
+    promtool: str, tmp_path: Path, rules: list[Rule], alert: str, gauge: str, never: str, late: str
+) -> None:
+    """Where only a pod is left that never does it, its time is zero: the page says just that."""
+    (rule,) = (one for one in rules if one["alert"] == alert)
+    tests = []
+    for last, summary in ((-AGES_S, never), (0, late)):
+        words = rule["annotations"] | {"summary": summary}
+        seen = [{"exp_labels": rule["labels"], "exp_annotations": words}]
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": "gitlab_sync_build_info", "values": "1x120"},
+                    {"series": f"gitlab_sync_{gauge}_timestamp_seconds", "values": f"{last}x120"},
+                ],
+                "alert_rule_test": [{"eval_time": "90m", "alertname": alert, "exp_alerts": seen}],
+            }
+        )
+    _run(promtool, tmp_path, tests)
+
+
+def test_one_finding_alone_pages_nobody_at_the_slowest_pace(rules: list[Rule]) -> None:
+    """What one check has found is shown until the end of the next: a rest of half an hour, and its walk."""
+    (rule,) = (one for one in rules if one["alert"] == "GitlabSyncWorkLeftLying")
+    assert int(rule["for"].removesuffix("m")) * 60 >= watching.LONGEST_INTERVAL_S + LONGEST_WALK_S
 
 
 def test_the_series_of_the_tests_exist() -> None:
     """An alert that is tried on a series nobody shows proves nothing."""
     for case in CASES.values():
-        for name in (name for series in (case.fires, *case.quiet) for name in series if name != "up"):
+        for name in (
+            name for series in (case.fires, *case.fires_too, *case.quiet) for name in series if name != "up"
+        ):
             check_query(name)
 
 
@@ -126,6 +198,13 @@ def test_nobody_is_woken_by_a_role_that_is_not_wanted(missing: str, left_out: st
     documents = render(values | {"metrics": {"prometheusRule": {"enabled": True}}})
     (group,) = one(documents, "PrometheusRule")["spec"]["groups"]
     assert {rule["alert"] for rule in group["rules"]} == set(CASES) - {left_out}
+
+
+def _run(promtool: str, folder: Path, tests: list[dict[str, Any]]) -> None:
+    file = folder / "alerts.test.yaml"
+    file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _test(rule: Rule, series: Series, *, fires: bool) -> dict[str, Any]:

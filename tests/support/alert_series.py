@@ -16,10 +16,11 @@ Series = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What fires one alert, and everything that must leave it quiet."""
+    """What fires one alert, here and in other ways (`fires_too`), and all that must leave it quiet."""
 
     fires: Series
     quiet: tuple[Series, ...]
+    fires_too: tuple[Series, ...] = ()
 
 
 def _gauge(name: str, fires: str, *quiet: str) -> Case:
@@ -41,6 +42,8 @@ _ADMITTED: Final = 'gitlab_sync_expiries_total{partition="p",result="admitted"}'
 _POLLED: Final = "gitlab_sync_poller_last_success_timestamp_seconds"
 _CHECKED: Final = "gitlab_sync_invariants_checked_timestamp_seconds"
 _READ: Final = "gitlab_sync_gauges_read_timestamp_seconds"
+_ONE: Final = 'gitlab_sync_build_info{namespace="one",version="1"}'
+_OTHER: Final = 'gitlab_sync_build_info{namespace="other",version="1"}'
 _VIOLATIONS: Final = "gitlab_sync_invariant_violations"
 _OVERDUE: Final = "gitlab_sync_batch_overdue_seconds"
 _PAUSED: Final = "gitlab_sync_partition_paused"
@@ -51,7 +54,10 @@ CASES: Final[Mapping[str, Case]] = {
         (
             {'gitlab_sync_build_info{version="1"}': "1x120"},
             {'gitlab_sync_build_info{version="1"}': "1x50 _x9 1x60"},  # a restart of everything
+            {_ONE: "1x120", _OTHER: "1x50 _x9 1x60"},
+            {_ONE: "1x120", _OTHER: "_x30 1x90"},  # installed later than the other one
         ),
+        ({_OTHER: "1x60", _ONE: "1x120"},),  # one of two in the same Prometheus is lost
     ),
     "GitlabSyncDatabaseSilent": Case(
         {f'{_READ}{{pod="a"}}': "60+60x40 2460x80"},
@@ -91,7 +97,10 @@ CASES: Final[Mapping[str, Case]] = {
     "GitlabSyncWorkLeftLying": Case(
         {f'{_VIOLATIONS}{{invariant="invariant_batch_is_looked_at"}}': "2x120"},
         (
-            {f'{_VIOLATIONS}{{invariant="invariant_batch_is_looked_at"}}': "2x9 0x110"},
+            {f'{_VIOLATIONS}{{invariant="invariant_batch_is_looked_at"}}': "2x44 0x75"},
+            {
+                f'{_VIOLATIONS}{{invariant="invariant_batch_is_looked_at"}}': "0x20 1x34 0x65"
+            },  # one slow check's
             {f'{_VIOLATIONS}{{invariant="invariant_landed_once"}}': "1x120"},
         ),
     ),
@@ -99,6 +108,9 @@ CASES: Final[Mapping[str, Case]] = {
         {_CHECKED: "60x120"},
         (
             {_CHECKED: "0x60 3660x60"},
+            {
+                _CHECKED: "0+60x20 _x4 1500x40 3960+60x55"
+            },  # everything restarted: a first walk of forty minutes
             {f'{_CHECKED}{{pod="a"}}': "0x120", f'{_CHECKED}{{pod="b"}}': "0+60x120"},
         ),
     ),

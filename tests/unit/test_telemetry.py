@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -92,6 +93,7 @@ def count_everything(counted: Metrics) -> None:
     counted.notification_attempted(DeliveryResult.DELIVERED)
     blocked = PartitionGauges("p", 1, 2.0, "blocked", 3.0, "draft", "operator", 4.0)
     counted.set_gauges(GaugeSnapshot((blocked,), 4, 5))
+    counted.invariants_awaited()
     counted.invariants_checked({"invariant_landed_once": 6})
 
 
@@ -271,6 +273,26 @@ def test_what_alerts_watch_the_increase_of_begins_at_zero() -> None:
     assert sample(fresh, "expiries_total", partition="p", result="refused") == 0
     assert sample(fresh, "webhooks_missed_total", partition="p") == 0
     assert sample(fresh, "settlements_total", partition="p", result="failed", via="sweep") == 0
+
+
+def test_the_first_request_that_fails_is_an_increase() -> None:
+    """Whoever counts what has failed would miss the first one of each partition and replica."""
+    fresh = Metrics(["p", "q"])
+    for partition in ("p", "q"):
+        assert sample(fresh, "requests_total", partition=partition, result="failed") == 0
+        assert sample(fresh, "requests_total", partition=partition, result="merged") == 0
+    assert sample(fresh, "requests_total", partition="p", result="deferred") is None
+
+
+def test_a_time_that_never_was_is_zero_and_one_that_is_awaited_is_now() -> None:
+    """Alerts and panels tell the two apart; nobody is told of an age of 56 years."""
+    fresh = Metrics(["p"])
+    names = [one.name for one in fresh.registry.collect() if one.name.endswith("_timestamp_seconds")]
+    assert len(names) == 4
+    assert {sample(fresh, name.removeprefix("gitlab_sync_")) for name in names} == {0.0}
+    began = time.time()
+    fresh.invariants_awaited()
+    assert (sample(fresh, "invariants_checked_timestamp_seconds") or 0) >= began
 
 
 def test_a_merge_seen_before_its_own_clock_counts_as_no_lag(metrics: Metrics) -> None:
