@@ -19,7 +19,7 @@ from tests.support.road import until
 from tests.support.stop_client import Client
 from tests.support.stop_replica import EDGE
 
-OVER_WITHIN_S: Final = 25.0  # less than any lease: nobody waits for one
+OVER_WITHIN_S: Final = 100.0  # on a busy machine; that no lease is waited for is seen before
 # The next poll and the next deliveries are less than a second away here: what is due later waits for a lease.
 _LATE: Final = (
     "SELECT 'batch', id FROM merge_batch"
