@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from gitlab_sync.sandbox.database import Flavour, PrivateServer, find_or_install
+from gitlab_sync.sandbox.database import DatabaseAddress, Flavour, find_or_install
 
 DATABASE: Final = "gitlab_sync"
 DUMP: Final = (
@@ -20,9 +20,8 @@ CREATE: Final = (
 LOAD: Final = "mysql --defaults-extra-file=restore.cnf gitlab_sync < gitlab_sync.sql"
 
 
-def options_file(folder: Path, name: str, server: PrivateServer) -> None:
+def options_file(folder: Path, name: str, address: DatabaseAddress) -> None:
     """Write down where a server is, for the client programs."""
-    address = server.tcp_address
     lines = (
         "[client]",
         "protocol=tcp",
@@ -39,13 +38,13 @@ def clients() -> Path:
     return find_or_install(Flavour.MYSQL).server.parent
 
 
-def for_server(server: PrivateServer) -> dict[str, str]:
+def for_server(flavour: Flavour) -> dict[str, str]:
     """What stands in the line of the dump instead where the server is MariaDB.
 
     Its own program if there is one; the packages of the private server have none, and MySQL's reads
     MariaDB too once it is told not to ask for statistics.
     """
-    if server.flavour is Flavour.MYSQL:
+    if flavour is Flavour.MYSQL:
         return {}
     if shutil.which("mariadb-dump", path=os.environ.get("PATH")):
         return {"mysqldump": "mariadb-dump", " --no-tablespaces --set-gtid-purged=OFF": ""}

@@ -10,25 +10,21 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-import pytest
-
-from gitlab_sync.migrate import migrate
-from gitlab_sync.sandbox.database import PrivateServer
-from gitlab_sync.sandbox.simulator import Running
+from gitlab_sync.sandbox.database import DatabaseAddress, Durability, Flavour, PrivateServer
 from gitlab_sync.setting_values import parse_database_url
 from tests.conftest import MakePrivateServer
 from tests.drills.backups import CREATE, DATABASE, DUMP, LOAD, clients, for_server, options_file
 from tests.drills.scenes import NO_ID, offered
 from tests.support.commands import PARTITION, PROJECT
 from tests.support.guide import Drill, drilled
-from tests.support.installation import Installation, installed, put
+from tests.support.installation import Installation, put
 from tests.support.landings import landings_in
 from tests.support.portal import CALLERS, resubmit, submitting
-from tests.support.sink import SinkServer
+from tests.support.servers import RunningServer
 
 GUIDE: Final = "RECOVERY.md"
 EARLIER, LATER, WITHDRAWN, OPEN = 9001, 9002, 9003, 9004  # numbers of requests, past those of the load
@@ -47,29 +43,18 @@ class Story:
     withdrawn: str
 
 
-@pytest.fixture
-def lost(
-    tmp_path: Path, make_private_server: MakePrivateServer, gitlab: Running, sink: SinkServer
-) -> Iterator[tuple[Installation, PrivateServer, PrivateServer]]:
-    """An installation on a server of its own, and another server to restore into."""
-    first, second = make_private_server(), make_private_server()
-    first.address.create_database(DATABASE)
-    migrate(parse_database_url(first.dsn(DATABASE)))
-    with installed(tmp_path / "house", first.dsn(DATABASE), gitlab, sink) as house:
-        yield house, first, second
-
-
-def test_restore_an_older_state(lost: tuple[Installation, PrivateServer, PrivateServer]) -> None:
+def test_restore_an_older_state(
+    house: Installation, server: RunningServer, make_private_server: MakePrivateServer
+) -> None:
     """Everything that was ever acknowledged lands, once; what is told twice is told under another name."""
-    house, first, second = lost
-    options_file(house.folder, "backup.cnf", first)
-    options_file(house.folder, "restore.cnf", second)
+    fresh = make_private_server(Durability.FAST)
+    options_file(house.folder, "backup.cnf", server.tcp_address)
+    options_file(house.folder, "restore.cnf", fresh.tcp_address)
     with drilled(GUIDE, "Back up", house) as backup:
-        story = lived(house, backup, first)
+        story = lived(house, backup, server.flavour)
         house.kill()
-        first.close()
         with drilled(GUIDE, "Restore an older state", house) as drill:
-            restored(house, drill, second)
+            restored(house, drill, fresh)
             present = {row[0] for row in house.rows("SELECT LOWER(HEX(operation_id)) FROM operation")}
             assert {one.replace("-", "") for one in story.before.values()} <= present
             strays(house, drill)
@@ -81,10 +66,11 @@ def test_restore_an_older_state(lost: tuple[Installation, PrivateServer, Private
             )
         rows = backup.run("gitlab-sync doctor --invariants --full")
         backup.sees(rows.out, "nothing found: the invariants hold")
-    require_whole(house, story)
+        require_whole(house, story)
+        house.kill()
 
 
-def lived(house: Installation, backup: Drill, server: PrivateServer) -> Story:
+def lived(house: Installation, backup: Drill, flavour: Flavour) -> Story:
     """Load, the dump in the middle of it, and what comes after."""
     control = house.gitlab.control
     with submitting(house) as portal:
@@ -97,7 +83,9 @@ def lived(house: Installation, backup: Drill, server: PrivateServer) -> Story:
         withdrawn = house.submit(WITHDRAWN)
         portal.until_more(CALLERS)
         before = dict(portal.acknowledged)
-        backup.shell(DUMP, path=clients(), instead=for_server(server))
+        name = parse_database_url(house.admin_url).name
+        real = for_server(flavour) | {" gitlab_sync >": f" {name} >"}
+        backup.shell(DUMP, path=clients(), instead=real)
         assert house.cli("requests", "close", withdrawn, "--reason", "no more").exit_code == 0
         control.clear_faults()
         portal.until_more(CALLERS)
@@ -189,19 +177,31 @@ def require_whole(house: Installation, story: Story) -> None:
 _SHARED: Final = (EARLIER, LATER)
 
 
-def test_begin_anew_without_a_backup(lost: tuple[Installation, PrivateServer, PrivateServer]) -> None:
+@contextmanager
+def empty_database_beside(url: str) -> Iterator[str]:
+    """The address of another database on the same server, gone afterwards."""
+    address, name = DatabaseAddress.from_url(url), f"{parse_database_url(url).name}_anew"
+    address.create_database(name)
+    try:
+        yield address.dsn(name)
+    finally:
+        address.drop_database(name)
+
+
+def test_begin_anew_without_a_backup(one_house: Installation) -> None:
     """Relations come back by the edits that brought them; nothing is written twice."""
-    house, first, second = lost
+    house = one_house
     house.submit(1)
     house.submit(2)
     house.until_landed()
     offered(house, 3)
     house.kill()
-    first.close()
-    second.address.create_database(DATABASE)
-    house.move_database(second.dsn(DATABASE))
     landed = len(house.gitlab.control.log(PROJECT))
-    with drilled(GUIDE, "Begin anew without a backup", house) as drill:
+    with (
+        empty_database_beside(house.admin_url) as url,
+        drilled(GUIDE, "Begin anew without a backup", house) as drill,
+    ):
+        house.move_database(url)
         drill.sees(drill.run("gitlab-sync migrate").out, "applied: 0001_initial.sql")
         for table in ("outbox", "merge_batch"):
             drill.sql(f"ALTER TABLE {table} AUTO_INCREMENT = 1000000;")
@@ -224,6 +224,7 @@ def test_begin_anew_without_a_backup(lost: tuple[Installation, PrivateServer, Pr
         assert len(control.log(PROJECT)) == landed
         assert house.rows("SELECT MIN(id) FROM merge_batch") == [(1_000_000,)]
         assert house.cli("doctor", "--strays").exit_code == 0
+        house.kill()
 
 
 def request_of_a_relation(house: Installation, number: int) -> tuple[int, str]:

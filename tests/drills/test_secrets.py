@@ -13,7 +13,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from tests.drills.scenes import offered, pipelines_succeed
 from tests.support.certificates import private_authority
 from tests.support.commands import BOT
-from tests.support.guide import drilled
+from tests.support.guide import Drill, drilled
 from tests.support.installation import TOKEN, Installation, api_tokens, request
 from tests.support.sink import SECRET, Notification
 
@@ -21,6 +21,7 @@ GUIDE: Final = "RECOVERY.md"
 HERE_IS: Final = "https://gitlab-sync.example.org"
 OLD: Final = "an-old-token-for-webhooks"
 NEW: Final = "a-new-token-for-webhooks"
+NEXT_TOKEN: Final = "the-portals-next-token"
 NEW_SECRET: Final = "whsec_" + base64.b64encode(b"another secret, for tests only..").decode()
 
 
@@ -49,22 +50,6 @@ def test_a_gitlab_token_is_exchanged_or_dead(house: Installation) -> None:
         drill.run("gitlab-sync reconcile")
         house.until_landed()
         assert house.rows("SELECT mr_iid FROM merge_batch ORDER BY id")[0] == (iid,)
-
-
-def test_only_the_read_token_is_dead(house: Installation) -> None:
-    """The same, because a batch is looked at with it; the write token alone would do."""
-    house.gitlab.control.add_user("reader", token="reader-token", role=20, scopes=["read_api"])
-    house.set(GITLAB_READ_TOKEN="reader-token")
-    house.restart_all()
-    offered(house, 1)
-    house.gitlab.control.revoke_token("reader-token")
-    house.cli("reconcile")
-    assert "access_refused" in house.cli("batches", "list", "--status", "BLOCKED").out
-    pipelines_succeed(house)
-    house.set(GITLAB_READ_TOKEN="")
-    house.restart_all()
-    house.cli("reconcile")
-    house.until_landed()
 
 
 def taken(house: Installation, secret: str) -> set[int]:
@@ -105,19 +90,6 @@ def test_exchange_the_webhook_secret(house: Installation) -> None:
         assert 401 not in {one["status"] for one in house.gitlab.control.deliveries()}
 
 
-def test_exchange_an_api_token(house: Installation) -> None:
-    """Both are taken for a while; then the old one is a stranger's."""
-    with drilled(GUIDE, "Exchange an API token", house):
-        house.set(API_TOKENS=api_tokens(TOKEN, "the-portals-next-token"))
-        house.restart_all()
-        assert house.post(request(1)).status_code == 201
-        assert house.post(request(2), token="the-portals-next-token").status_code == 201
-        house.set(API_TOKENS=api_tokens("the-portals-next-token"))
-        house.restart_all()
-        assert house.post(request(3)).status_code == 401
-        assert house.post(request(3), token="the-portals-next-token").status_code == 201
-
-
 def is_signed_by(secret: str, one: Notification) -> bool:
     """Whether an independent library finds the signature good."""
     try:
@@ -127,31 +99,39 @@ def is_signed_by(secret: str, one: Notification) -> bool:
     return True
 
 
-def test_exchange_the_notification_secret(house: Installation) -> None:
-    """What is sent after the restart is signed by the new one; nothing is given up."""
-    with drilled(GUIDE, "Exchange the notification secret", house) as drill:
+def test_exchange_an_api_token_the_notification_secret_and_the_authority(house: Installation) -> None:
+    """Three sections, two restarts: old and new are taken, then only the new; nothing is given up."""
+    with (
+        drilled(GUIDE, "Exchange an API token", house),
+        drilled(GUIDE, "Exchange the notification secret", house) as notifications,
+        drilled(GUIDE, "Exchange the authority of GitLab's certificate", house) as authorities,
+    ):
         house.submit(1)
         house.until_landed()
         before = house.sink.received
         assert all(is_signed_by(SECRET, one) for one in before)
-        house.set(NOTIFY_SECRET=NEW_SECRET)
+        believe_two_authorities(house, authorities)
+        house.set(API_TOKENS=api_tokens(TOKEN, NEXT_TOKEN), NOTIFY_SECRET=NEW_SECRET)
         house.restart_all()
-        house.submit(2)
+        assert house.post(request(2)).status_code == 201
+        assert house.post(request(3), token=NEXT_TOKEN).status_code == 201
         house.until_landed()
         after = house.sink.received[len(before) :]
         assert after
         assert all(is_signed_by(NEW_SECRET, one) and not is_signed_by(SECRET, one) for one in after)
-        drill.run("gitlab-sync outbox list --dead")
-        drill.run("gitlab-sync outbox replay --all-dead")
-
-
-def test_exchange_the_authority_of_gitlab_s_certificate(house: Installation) -> None:
-    """A file with both certificates is read; how each is believed: tests/contract/test_gateway_tls.py."""
-    with drilled(GUIDE, "Exchange the authority of GitLab's certificate", house) as drill:
-        for name in ("old", "new"):
-            authority = private_authority(house.folder / name)
-            (house.folder / f"{name}-ca.pem").write_bytes(authority.ca_file.read_bytes())
-        drill.shell("cat old-ca.pem new-ca.pem > ca.pem", path=Path("/bin"))
-        house.set(GITLAB_CA_FILE=f"{house.folder / 'ca.pem'}")
-        assert "ca.pem" in drill.run("gitlab-sync config check").out
+        notifications.run("gitlab-sync outbox list --dead")
+        notifications.run("gitlab-sync outbox replay --all-dead")
+        house.set(API_TOKENS=api_tokens(NEXT_TOKEN))
         house.restart_all()
+        assert house.post(request(4)).status_code == 401
+        assert house.post(request(4), token=NEXT_TOKEN).status_code == 201
+
+
+def believe_two_authorities(house: Installation, drill: Drill) -> None:
+    """The file with both certificates is read; how each is believed: tests/contract/test_gateway_tls.py."""
+    for name in ("old", "new"):
+        authority = private_authority(house.folder / name)
+        (house.folder / f"{name}-ca.pem").write_bytes(authority.ca_file.read_bytes())
+    drill.shell("cat old-ca.pem new-ca.pem > ca.pem", path=Path("/bin"))
+    house.set(GITLAB_CA_FILE=f"{house.folder / 'ca.pem'}")
+    assert "ca.pem" in drill.run("gitlab-sync config check").out

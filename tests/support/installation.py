@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-import pymysql
 
+from gitlab_sync.sandbox.database import DatabaseAddress
 from gitlab_sync.sandbox.demo.children import Child
 from gitlab_sync.sandbox.simulator import Running
 from gitlab_sync.setting_values import parse_database_url
@@ -30,7 +30,7 @@ TOKEN: Final = "portal-token-of-the-tests"
 SCOPES: Final = "read+submit+approve+operate"
 PATIENCE_S: Final = 60.0
 MERGED: Final = 4
-_LOOK_AGAIN_S: Final = 0.05
+_LOOK_AGAIN_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,14 @@ class Installation:
         self.environ = service_environment(folder, database_url, gitlab.base_url)
         self.set(API_TOKENS=api_tokens(TOKEN), NOTIFY_URL=sink.url, NOTIFY_SECRET=SECRET)
         self._replicas: dict[str, Replica] = {}
+        # Kept, because making one costs as much as ten calls; not the connections, which end with a replica.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._client = httpx2.Client(timeout=PATIENCE_S, limits=limits)
+
+    def close(self) -> None:
+        """End what is left and give the client back."""
+        self.kill()
+        self._client.close()
 
     def set(self, **settings: str) -> None:
         """Change settings for whatever is started from now on; an empty one is taken away."""
@@ -178,8 +186,7 @@ class Installation:
     def post(self, body: dict[str, Any], key: str | None = None, token: str = TOKEN) -> httpx2.Response:
         """Submit over HTTP, to the first replica."""
         headers = {"Authorization": f"Bearer {token}"} | ({"Idempotency-Key": key} if key else {})
-        url = f"{self.replicas[0].url}/api/v1/requests"
-        return httpx2.post(url, json=body, headers=headers, timeout=PATIENCE_S)
+        return self._client.post(f"{self.replicas[0].url}/api/v1/requests", json=body, headers=headers)
 
     def submit(self, number: int, **members: Any) -> str:
         """Submit the request of this number under its own key; its operation_id."""
@@ -189,16 +196,8 @@ class Installation:
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run one statement past the service."""
-        target = parse_database_url(self.admin_url)
-        connection = pymysql.connect(
-            host=target.host,
-            port=target.port,
-            unix_socket=target.unix_socket,
-            user=target.user,
-            password=target.password.reveal(),
-            database=target.name,
-            autocommit=True,
-        )
+        address = DatabaseAddress.from_url(self.admin_url)
+        connection = address.connect(parse_database_url(self.admin_url).name)
         with closing(connection), connection.cursor() as cursor:
             cursor.execute(text, values or None)
             return list(cursor.fetchall())
@@ -269,4 +268,4 @@ def installed(
             installation.start(name)
         yield installation
     finally:
-        installation.kill()
+        installation.close()

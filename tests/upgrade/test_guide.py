@@ -54,11 +54,13 @@ def test_the_order(tmp_path: Path, database_url: str, gitlab: Running, sink: Sin
         drill.sees(rows.out, "nothing found: the invariants hold")
 
 
-def test_roll_the_program_back(tmp_path: Path, database_url: str, gitlab: Running, sink: SinkServer) -> None:
+def test_roll_the_program_back(
+    tmp_path: Path, one_database_url: str, gitlab: Running, sink: SinkServer
+) -> None:
     """On the next release's schema, where a batch is blocked by a word of that one, this one works on."""
     new = next_release(tmp_path / "next", EXPAND)
     with (
-        installed(tmp_path / "house", database_url, gitlab, sink, names=()) as house,
+        installed(tmp_path / "house", one_database_url, gitlab, sink, names=()) as house,
         drilled(GUIDE, "Roll the program back", house) as drill,
     ):
         assert house.cli("migrate", program=new).exit_code == 0
@@ -107,11 +109,11 @@ def test_a_migration_stops_half_way(
 
 
 def test_a_new_version_of_the_database_server(
-    tmp_path: Path, database_url: str, gitlab: Running, sink: SinkServer
+    tmp_path: Path, one_database_url: str, gitlab: Running, sink: SinkServer
 ) -> None:
     """What a server is like is told with a remedy for each thing."""
     with (
-        installed(tmp_path / "house", database_url, gitlab, sink, names=()) as house,
+        installed(tmp_path / "house", one_database_url, gitlab, sink, names=()) as house,
         drilled(GUIDE, "A new version of the database server", house) as drill,
     ):
         # A server for tests keeps less than one for work: that is what is found.
