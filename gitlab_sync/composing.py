@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from posixpath import normpath
 from typing import Final
 
 from gitlab_sync import policy
@@ -62,11 +63,13 @@ async def compose_on(
 def own_ci_files(project: ProjectInfo) -> tuple[str, ...]:
     """The project's own CI configuration, if its name is not the usual one and it is a file in this project.
 
-    GitLab also takes an address, or `file@group/project:ref` of another project. Pure.
+    GitLab also takes an address, or `file@group/project:ref` of another project. However it is written there,
+    requests name it the one plain way (`edits.paths`), so that is what is protected. Pure.
     """
     path, at, elsewhere = project.ci_config_path.strip().partition("@")
     is_elsewhere = "://" in path or (at and elsewhere.partition(":")[0] != project.path)
-    return () if is_elsewhere or not path else (path.lstrip("/"),)
+    plain = normpath(path.lstrip("/")) if path and not is_elsewhere else "."
+    return () if plain == "." else (plain,)
 
 
 async def _existing(

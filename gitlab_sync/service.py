@@ -249,7 +249,10 @@ class Engine:
 
 
 async def _end(tasks: list[asyncio.Task[None]], limit_s: float) -> None:
-    """Wait for the tasks to end their steps; cancel those that take longer (a COMMIT ends first)."""
+    """Wait for the tasks to end their steps; cancel those that take longer.
+
+    A COMMIT that one of them has sent is not waited for here: `Database.close` does that.
+    """
     if not tasks:
         return
     _, late = await asyncio.wait(tasks, timeout=limit_s)

@@ -14,6 +14,11 @@ from gitlab_sync.model import ProjectId, ProjectInfo
         ("", ()),
         ("ci/build.yml", ("ci/build.yml",)),
         (" /ci/build.yml ", ("ci/build.yml",)),
+        ("./ci/build.yml", ("ci/build.yml",)),
+        ("ci//build.yml", ("ci/build.yml",)),
+        ("//ci/./other/../build.yml", ("ci/build.yml",)),
+        ("./ci/own.yml@group/own", ("ci/own.yml",)),
+        ("/", ()),
         ("https://example.com/ci.yml", ()),
         ("ci.yml@group/templates", ()),
         ("ci.yml@group/templates:main", ()),
@@ -21,7 +26,9 @@ from gitlab_sync.model import ProjectId, ProjectInfo
         ("ci/own.yml@group/own:main", ("ci/own.yml",)),
     ],
 )
-def test_a_ci_file_of_this_project_is_found_and_no_other(setting: str, found: tuple[str, ...]) -> None:
-    """An address or another project's file is nothing that a request could edit here."""
+def test_a_ci_file_of_this_project_is_found_however_it_is_written_and_no_other(
+    setting: str, found: tuple[str, ...]
+) -> None:
+    """An address or another project's file is not for a request to edit; a request writes one plain way."""
     project = ProjectInfo(ProjectId(1), "group/own", "main", "merge", "never", setting)
     assert own_ci_files(project) == found
