@@ -54,7 +54,7 @@ async def give_up(
     """Close the merge request if there is one, read it again, merged wins, else settle FAILED for `reason`.
 
     WON, LOST: as `settle`. MERGING: GitLab does not say yet how it ends, or the close had no effect.
-    TARGET_GONE: as `settle_and_clean_up`.
+    TARGET_GONE, UNPROVEN: as `settle_and_clean_up`.
     """
     await ctx.points.hit("give_up.before_close")
     info = await _recorded_or_found(ctx, batch)
@@ -78,12 +78,13 @@ async def give_up(
 async def settle_and_clean_up(ctx: Context, batch: BatchRow, how: Ending, *, via: Via) -> Outcome | NotYet:
     """Prove how it ends, settle; the winner removes what is left at GitLab. LOST: the winner does.
 
-    TARGET_GONE: it was merged, the branch is gone, and the deadline is not past (race E).
+    TARGET_GONE: it was merged, the branch is gone, and the deadline is not past (race E). UNPROVEN: it was
+    merged a moment ago, and the target does not show it yet.
     """
     truth = await proven(ctx, batch, how)
-    if truth is None and not batch.is_past_deadline:
-        return NotYet.TARGET_GONE
-    return await _settle(ctx, batch, truth or of_lost_target(batch, how.reason_code), via)
+    if truth is NotYet.TARGET_GONE and batch.is_past_deadline:
+        truth = of_lost_target(batch, how.reason_code)
+    return truth if isinstance(truth, NotYet) else await _settle(ctx, batch, truth, via)
 
 
 async def _settle(ctx: Context, batch: BatchRow, how: Ending, via: Via) -> Outcome:
@@ -136,7 +137,7 @@ async def clean_up_if_settled(ctx: Context, batch_id: BatchId) -> None:
 async def fail_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> Outcome | None:
     """An operator ends a batch: closed and read again first, so it cannot contradict GitLab.
 
-    WON: settled now, perhaps as SUCCEEDED. LOST: somebody was quicker. None: GitLab is merging right now.
+    WON: settled now, perhaps as SUCCEEDED. LOST: somebody was quicker. None: GitLab is merging just now.
     Raises NotFound, StaleWrite with the present state. A project that GitLab does not show any more cannot
     be read, nor can a target branch that is gone: then the operator's word is enough.
     """
@@ -152,7 +153,7 @@ async def fail_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: st
         return (await settle(ctx, batch, unread, via=Via.OPERATOR)).outcome
     if ended is NotYet.TARGET_GONE:
         return await _settle(ctx, batch, of_lost_target(batch, f"by {actor}"), Via.OPERATOR)
-    return None if ended is NotYet.MERGING else ended
+    return None if isinstance(ended, NotYet) else ended
 
 
 async def require_failed(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> None:
@@ -263,7 +264,7 @@ def how_merged(batch: BatchRow, info: MergeRequestInfo) -> Ending:
         verdict.result,
         verdict.reason,
         landed_sha=verdict.landed_sha,
-        merged_at=info.merged_at,
+        merged_at=info.merged_at or info.updated_at,  # not before it, and hardly after it
         members=verdict.members,
         merged_head=info.sha,
     )

@@ -4,7 +4,8 @@ Both moves are guarded by the batch as it was read; a batch that somebody moved 
 Never calls GitLab.
 
 Races considered:
-A  two lookers block at once: one is the first, its reason stays, and people are told once for each reason.
+A  two lookers block at once: one is the first, its reason stays, and people are told once for each reason,
+   and for what it is about where that may be several things.
 B  an operator's retry and a look that blocks: the version lets one through.
 """
 
@@ -25,20 +26,22 @@ from gitlab_sync.verdict import BlockReason
 
 REFUSED_S: Final = 60.0
 SOON_S: Final = 2.0
+_BLOCKED: Final = "batch.blocked"
 
 
-async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> bool:
+async def block(ctx: Context, batch: BatchRow, reason: str, text: str, about: str | None = None) -> bool:
     """RUNNING to BLOCKED with a typed reason; a batch that is blocked already keeps its first reason.
 
     False: the row has moved since it was read (also by the look's own publishing), nothing was written.
     """
     if batch.status is BatchStatus.BLOCKED:
         return True
+    occasion = _occasion(reason, about)
 
     async def work(session: Session) -> int:
         affected = await batches.block_if_running(session, batch, reason, text[:1000])
-        if affected and not await outbox.was_told(session, batch.id, "batch.blocked", reason):
-            await outbox.insert_batch(session, batch.id, "batch.blocked", reason)
+        if affected and not await outbox.was_told(session, batch.id, _BLOCKED, occasion):
+            await outbox.insert_batch(session, batch.id, _BLOCKED, occasion)
             await ctx.points.hit("block.before_commit")
         return affected
 
@@ -51,6 +54,16 @@ async def block(ctx: Context, batch: BatchRow, reason: str, text: str) -> bool:
             Event.BLOCKED, batch_id=batch.id, partition=batch.partition_key, reason=reason, detail=text
         )
     return bool(is_blocked_now)
+
+
+async def was_told(ctx: Context, batch: BatchRow, reason: str, about: str) -> bool:
+    """Whether the batch was blocked before for that reason and this very cause."""
+    occasion = _occasion(reason, about)
+    return await ctx.db.read("told", lambda session: outbox.was_told(session, batch.id, _BLOCKED, occasion))
+
+
+def _occasion(reason: str, about: str | None) -> str:
+    return reason if about is None else f"{reason}:{about}"
 
 
 async def unblock(ctx: Context, batch: BatchRow) -> None:

@@ -29,7 +29,10 @@ G  the record of a rebuild is lost (we died between push and record), and exactl
    anybody looks. It is ours by what it holds, so it is what is compared, on its own base: where the target
    had brought a part of our change itself, a comparison with the head we know would call that part dropped
    and freeze a partition for nothing.
-H  the target branch is deleted or renamed after the merge: of no commit can be said then that it is part of
+H  the node of GitLab's that answers lags behind the merge, by a second as a rule: neither the commit nor its
+   content is on the target there. So in the first minute after a merge a "no" to that is no answer: looked
+   at again, frozen afterwards. What the landed commit holds is no such question, since no commit changes.
+I  the target branch is deleted or renamed after the merge: of no commit can be said then that it is part of
    it, and that is no mismatch.
 """
 
@@ -37,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -53,12 +57,18 @@ from gitlab_sync.verdict import MemberFate, SettleReason
 from gitlab_sync.verdict.contents import Blobs, changed_between, dropped, is_as_composed, strays, unexplained
 
 SHOWN_PATHS: Final = 5
+LAGGING_S: Final = 60.0
 
 
 class NotYet(StrEnum):
-    """Why a batch cannot be ended now. MERGING: GitLab does not say yet. TARGET_GONE: nobody can."""
+    """Why a batch cannot be ended now.
+
+    MERGING: GitLab does not say yet. UNPROVEN: it says merged, and does not show it yet (race H).
+    TARGET_GONE: nobody can say.
+    """
 
     MERGING = "merging"
+    UNPROVEN = "unproven"
     TARGET_GONE = "target_gone"
 
 
@@ -82,11 +92,12 @@ class _Compared:
     before: Blobs
 
 
-async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
+async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending | NotYet:
     """Return how the batch truly ends, given how it seems to. Raises GitLabError if GitLab does not say.
 
-    None: it was merged, and the target branch is gone.
+    TARGET_GONE, UNPROVEN: it was merged, and the branch is gone, or shows nothing of it yet.
     """
+    truth: Ending | NotYet
     if batch.head_sha is None or batch.project_id is None or batch.base_sha is None:
         return how
     match how.reason_code:
@@ -102,14 +113,15 @@ async def proven(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
     return truth
 
 
-async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
+async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending | NotYet:
     head, landed = str(batch.head_sha), how.landed_sha or str(batch.head_sha)
     if not await _is_part(ctx, batch, head) and (landed == head or not await _is_part(ctx, batch, landed)):
         if await _is_target_gone(ctx, batch):
-            return None
-        return await _by_content(ctx, batch, how) or _mismatch(
-            batch, how, f"{landed} is not part of the target branch"
-        )
+            return NotYet.TARGET_GONE
+        there = await _by_content(ctx, batch, how)
+        if there is None and _may_lag(batch, how):
+            return NotYet.UNPROVEN
+        return there or _mismatch(batch, how, f"{landed} is not part of the target branch")
     if landed == head or await _is_same_tree(ctx, batch, landed):
         return how
     pushed = await _pushed(ctx, batch)
@@ -118,7 +130,7 @@ async def _of_merged(ctx: Context, batch: BatchRow, how: Ending) -> Ending | Non
     return _mismatch(batch, how, _told(wrong, landed)) if wrong else how
 
 
-async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending | None:
+async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending | NotYet:
     """Race G; or somebody pushed to our branch and merged: landed if all that we composed came with it."""
     ours = await our_commit(ctx, batch, how.merged_head) if how.merged_head else None
     if ours is not None:
@@ -126,13 +138,16 @@ async def _of_other_head(ctx: Context, batch: BatchRow, how: Ending) -> Ending |
         merged = replace(how, after=BatchStatus.SUCCEEDED, reason_code=SettleReason.MERGED)
         return await _of_merged(ctx, as_pushed, merged)
     if await _is_target_gone(ctx, batch):
-        return None
+        return NotYet.TARGET_GONE
     pushed = await _pushed(ctx, batch)
     landed = how.landed_sha or pushed.head_sha
     compared = await _compared(ctx, pushed, landed)
     lost = dropped(compared.strays, compared.there, compared.before)
     wrong = tuple(sorted({*unexplained(compared.strays, pushed.base, compared.before), *lost}))
-    if wrong or not await _is_part(ctx, batch, landed):
+    is_there = await _is_part(ctx, batch, landed)
+    if not is_there and _may_lag(batch, how):
+        return NotYet.UNPROVEN
+    if wrong or not is_there:
         text = _told(wrong, landed) if wrong else f"{landed} is not part of the target branch"
         return replace(how, reason_text=text, freeze=_frozen(batch, text))
     return _landed_otherwise(how, landed)
@@ -182,9 +197,17 @@ async def is_on_target(ctx: Context, batch: BatchRow) -> bool:
 
 
 async def _is_target_gone(ctx: Context, batch: BatchRow) -> bool:
-    """Asked only where a merge cannot be proven otherwise (race H)."""
+    """Asked only where a merge cannot be proven otherwise (race I)."""
     target = str(batch.policy["target_branch"])
     return batch.project_id is not None and await ctx.gitlab.branch(batch.project_id, target) is None
+
+
+def _may_lag(batch: BatchRow, how: Ending) -> bool:
+    """Race H, by the database's clock at the read; a merge of no known time was long ago."""
+    if how.merged_at is None:
+        return False
+    now = batch.created_at + timedelta(seconds=batch.age_s)
+    return abs((now - how.merged_at).total_seconds()) < LAGGING_S
 
 
 async def _is_part(ctx: Context, batch: BatchRow, sha: str) -> bool:

@@ -210,7 +210,7 @@ class BatchRow:
     age_s: float
     publish_age_s: float | None
     merge_asked_age_s: float | None = None
-    merge_asks: int = 0
+    merge_asks: int = 0  # where people merge: for a rebase; since the head was recorded, or an unblock
     ending_code: str | None = None
     ending_members: str | None = None
 

@@ -6,9 +6,10 @@ A  two answers of one observation are from two moments. The parents of a commit 
    off; it is only boarded anew after a while, with `sha`, which GitLab refuses for a merged one.
 B  a person's push came between our last look and the push of a rebuild (`rebuild`, E there): the branch does
    not show it any more, the list of the merge request's heads does, once GitLab has noted both. So it is read
-   with each look in the first minute after a rebuild: what stands right below our head there, and is not
-   ours, was overwritten. A merge may be quicker than that, and GitLab may note a push too late to see its
-   head. Then it stays untold: a help, no proof.
+   with each look in the first minute after a rebuild, and with the first look however late it is: what
+   stands right below our head there, and is not ours, was overwritten. A merge may be quicker than that, and
+   GitLab may note a push too late to see its head. Then it stays untold: a help, no proof. What was told once
+   is not told again, so an operator who has read it can let the batch go on within that minute.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Final
 from gitlab_sync.context import Context
 from gitlab_sync.describe import carries_marker
 from gitlab_sync.errors import GitLabRefused
+from gitlab_sync.holding import was_told
 from gitlab_sync.model import BatchRow, MergeMode, MergeRequestInfo
 from gitlab_sync.states import BatchStatus
-from gitlab_sync.verdict import NotPublished, Observation, Ride
+from gitlab_sync.verdict import BlockReason, NotPublished, Observation, Ride
 
 WATCHED_S: Final = 60.0
 
@@ -48,8 +50,12 @@ async def _ride(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> Ride:
 
 async def _overwritten(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> str | None:
     """The head that our rebuild has thrown off the branch, if it was not one of ours (race B)."""
-    is_fresh = batch.attempt > 1 and (batch.publish_age_s or 0) < WATCHED_S
-    if not is_fresh or batch.status is not BatchStatus.RUNNING or shown.sha != batch.head_sha:
+    # Both are written by the same statement: nothing was recorded since, so perhaps nobody has looked since.
+    is_first = batch.published_at == batch.updated_at
+    is_fresh = is_first or (batch.publish_age_s or 0) < WATCHED_S
+    if batch.attempt == 1 or not is_fresh:
+        return None
+    if batch.status is not BatchStatus.RUNNING or shown.sha != batch.head_sha:
         return None
     newest, *before = (*await ctx.gitlab.pushed_heads(shown.project_id, shown.iid), "")
     if newest != batch.head_sha or not before[0]:
@@ -60,7 +66,10 @@ async def _overwritten(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -
         if refused.status != 404:
             raise
         return None
-    return None if carries_marker(commit.message, batch.marker) else commit.sha
+    if carries_marker(commit.message, batch.marker):
+        return None
+    is_read = await was_told(ctx, batch, BlockReason.PUSH_OVERWRITTEN, commit.sha)
+    return None if is_read else commit.sha
 
 
 async def _with_parents(ctx: Context, batch: BatchRow, shown: MergeRequestInfo) -> MergeRequestInfo:

@@ -36,14 +36,18 @@ G  a pipeline of the old head: it speaks for another commit and does not count; 
 H  our branch is deleted and the merge request stays open: BLOCKED at once, because nobody says by itself
    that it will come back. GitLab closes such a merge request a moment later as a rule; then that counts.
 I  GitLab's rebase goes on after its answer, or never begins: nothing is recorded before the new head is
-   seen, and the next wish comes after a pause that the count began.
+   seen, and the next try comes after a pause that the count began. It is a push of ours: only an unchanged
+   head shows that a rebase has failed. Should the first one be only slow, it finds our push and is done.
+J  GitLab refuses push or rebase for want of a right: no time mends that, so BLOCKED. It says the same of a
+   branch that has just gone or moved, so that is looked at first. A dead token is told by the next look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.compose import paths_touched
@@ -51,12 +55,14 @@ from gitlab_sync.context import Context
 from gitlab_sync.describe import branch_of, commit_message
 from gitlab_sync.errors import GitLabRefused, InvariantBroken, OutcomeUnknown, StaleWrite
 from gitlab_sync.log_words import Unit
-from gitlab_sync.model import BatchRow, BranchInfo, CommitInfo
+from gitlab_sync.model import BatchRow, BranchInfo, CommitInfo, MergeMode
 from gitlab_sync.recognising import Plan, is_ours, plan_on, project_of
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches, rebuilds
 from gitlab_sync.units import current, unit
-from gitlab_sync.verdict import Manner
+from gitlab_sync.verdict import BlockReason, Manner
+
+NO_RIGHT: Final = 403
 
 
 class Rebuilt(StrEnum):
@@ -68,15 +74,25 @@ class Rebuilt(StrEnum):
     TARGET_GONE = "target_gone"
     SOURCE_GONE = "source_gone"  # our branch
     FOREIGN = "foreign"  # the branch holds what we did not push
+    REFUSED = "refused"  # GitLab does not let us push there
     LATER = "later"  # an answer is lost or GitLab refused, or things moved meanwhile: look again
+
+
+HELD_BY: Final[Mapping[Rebuilt, BlockReason]] = {
+    Rebuilt.TARGET_GONE: BlockReason.TARGET_GONE,
+    Rebuilt.SOURCE_GONE: BlockReason.SOURCE_GONE,
+    Rebuilt.FOREIGN: BlockReason.FOREIGN_PUSH,
+    Rebuilt.REFUSED: BlockReason.PUBLISH_REFUSED,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """The answer of `rebuild` and `recognise`; `detail` is for people."""
+    """The answer of `rebuild` and `recognise`; `detail` is for people. `counted`: the batch with its try."""
 
     result: Rebuilt
     detail: str = ""
+    counted: BatchRow | None = None
 
 
 async def rebuild(ctx: Context, batch: BatchRow, manner: Manner = Manner.ANEW) -> RebuildReport:
@@ -94,9 +110,9 @@ async def _told(batch: BatchRow, work: Awaitable[RebuildReport]) -> RebuildRepor
 
 async def _rebuild(ctx: Context, batch: BatchRow, manner: Manner) -> RebuildReport:
     project_id = project_of(batch)
-    target = await ctx.gitlab.branch(project_id, str(batch.policy["target_branch"]))
+    target = await _target(ctx, batch)
     if target is None:
-        return RebuildReport(Rebuilt.TARGET_GONE, f"branch {batch.policy['target_branch']!r} is gone")
+        return _target_gone(batch)
     moved = _moved(batch, await ctx.gitlab.branch(project_id, branch_of(batch)))
     if moved is not None:
         return moved
@@ -106,9 +122,11 @@ async def _rebuild(ctx: Context, batch: BatchRow, manner: Manner) -> RebuildRepo
     if not plan.carries_all:
         return RebuildReport(Rebuilt.HELPLESS, f"not every member can be composed on {target.sha}")
     is_mild = manner is Manner.KEEPING_APPROVALS and await _is_same_change(ctx, batch, plan)
-    await write_fact(ctx, "count_attempt", batch, lambda s: rebuilds.count_attempt_if_running(s, batch))
+    asks = 1 if batch.policy.get("merge") == MergeMode.MANUAL else 0
+    await write_fact(ctx, "count_attempt", batch, lambda s: rebuilds.count_attempt_if_running(s, batch, asks))
     counted = await _reread(ctx, batch)
-    return await (_ask_to_rebase(ctx, counted) if is_mild else _push(ctx, counted, plan))
+    report = await (_ask_to_rebase(ctx, counted) if is_mild else _push(ctx, counted, plan))
+    return replace(report, counted=counted)
 
 
 async def recognise(ctx: Context, batch: BatchRow, head_sha: str) -> RebuildReport:
@@ -120,6 +138,8 @@ async def _recognise(ctx: Context, batch: BatchRow, head_sha: str) -> RebuildRep
     branch = await ctx.gitlab.branch(project_of(batch), branch_of(batch))
     if branch is None:
         return _source_gone(batch)
+    if await _target(ctx, batch) is None:
+        return _target_gone(batch)  # no commit is part of it then, so nothing could be known as ours
     if branch.sha != head_sha:
         return RebuildReport(Rebuilt.LATER, "merge request and branch show different heads")
     if not await is_ours(ctx, batch, CommitInfo(branch.sha, branch.parent_shas, branch.message)):
@@ -137,6 +157,14 @@ def _moved(batch: BatchRow, branch: BranchInfo | None) -> RebuildReport | None:
     return None
 
 
+async def _target(ctx: Context, batch: BatchRow) -> BranchInfo | None:
+    return await ctx.gitlab.branch(project_of(batch), str(batch.policy["target_branch"]))
+
+
+def _target_gone(batch: BatchRow) -> RebuildReport:
+    return RebuildReport(Rebuilt.TARGET_GONE, f"branch {batch.policy['target_branch']!r} is gone")
+
+
 def _source_gone(batch: BatchRow) -> RebuildReport:
     remedy = f"create it again at {batch.head_sha}, close the merge request, or fail the batch"
     return RebuildReport(Rebuilt.SOURCE_GONE, f"source_branch {branch_of(batch)} is gone: {remedy}")
@@ -150,14 +178,14 @@ async def _is_same_change(ctx: Context, batch: BatchRow, plan: Plan) -> bool:
 
 
 async def _ask_to_rebase(ctx: Context, batch: BatchRow) -> RebuildReport:
-    """Race I: whatever comes back, the next look at the head tells."""
+    """Race I: what was answered proves nothing, the next look at the head tells."""
     if batch.mr_iid is None:
         raise InvariantBroken(f"batch {batch.id} is rebased without a merge request")
     await ctx.points.hit("rebuild.before_push")
     try:
         await ctx.gitlab.rebase(project_of(batch), batch.mr_iid)
     except (OutcomeUnknown, GitLabRefused) as error:
-        return RebuildReport(Rebuilt.LATER, str(error))
+        return await _not_done(ctx, batch, error)
     await ctx.points.hit("rebuild.after_push")
     return RebuildReport(Rebuilt.LATER, "GitLab rebases it, so that approvals stay")
 
@@ -179,10 +207,17 @@ async def _push(ctx: Context, batch: BatchRow, plan: Plan) -> RebuildReport:
         )
     except (OutcomeUnknown, GitLabRefused) as error:
         # Pushed or not, the next look tells: at the old head it tries again, as often as attempts are left.
-        await _reread(ctx, batch)
-        return RebuildReport(Rebuilt.LATER, str(error))
+        return await _not_done(ctx, await _reread(ctx, batch), error)
     await ctx.points.hit("rebuild.after_push")
     return await _record(ctx, batch, plan.base_sha, commit.sha)
+
+
+async def _not_done(ctx: Context, batch: BatchRow, error: OutcomeUnknown | GitLabRefused) -> RebuildReport:
+    """Race J: what GitLab's refusal means, or that nobody knows what became of it."""
+    if not isinstance(error, GitLabRefused) or error.status != NO_RIGHT:
+        return RebuildReport(Rebuilt.LATER, str(error))
+    moved = _moved(batch, await ctx.gitlab.branch(project_of(batch), branch_of(batch)))
+    return moved or RebuildReport(Rebuilt.REFUSED, str(error))
 
 
 async def _record(ctx: Context, batch: BatchRow, base_sha: str, head_sha: str) -> RebuildReport:

@@ -40,7 +40,7 @@ from gitlab_sync.log_words import Event, Unit
 from gitlab_sync.model import BatchId, BatchRow, MergeRequestInfo
 from gitlab_sync.observing import observe
 from gitlab_sync.publish import Published, publish
-from gitlab_sync.rebuild import RebuildReport, Rebuilt, rebuild, recognise
+from gitlab_sync.rebuild import HELD_BY, RebuildReport, Rebuilt, rebuild, recognise
 from gitlab_sync.settlement import Ending, Outcome
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
 from gitlab_sync.store import batches
@@ -159,8 +159,8 @@ async def _act(ctx: Context, observation: Observation, verdict: Verdict, via: Vi
             return await _merge(ctx, batch, sha)
         case Rebuild() | Recognise():
             return await _rebuild(ctx, batch, verdict, via)
-        case Block(reason=reason, text=text):
-            return await _block(ctx, batch, reason, text)
+        case Block(reason=reason, text=text, about=about):
+            return await _block(ctx, batch, reason, text, about)
         case Unblock():
             await unblock(ctx, batch)
             return _LookAgain.LOOK_AGAIN
@@ -177,12 +177,8 @@ async def _end(
     verdict: Settle | GiveUp,
     via: Via,
 ) -> _Step:
-    if isinstance(verdict, Settle) and verdict.result is BatchStatus.SUCCEEDED:
-        merged_at = shown.merged_at if isinstance(shown, MergeRequestInfo) else None
-        how = Ending(
-            BatchStatus.SUCCEEDED, verdict.reason, landed_sha=verdict.landed_sha, merged_at=merged_at
-        )
-        return await _settle(ctx, batch, how, via)
+    if isinstance(shown, MergeRequestInfo) and shown.state == "merged":
+        return await _settle(ctx, batch, ending.how_merged(batch, shown), via)
     ended = await ending.give_up(ctx, batch, verdict.reason, members=verdict.members, via=via)
     return await _ended(ctx, batch, ended)
 
@@ -211,12 +207,8 @@ async def _after_rebuild(ctx: Context, batch: BatchRow, report: RebuildReport, v
         case Rebuilt.HELPLESS:
             moved, fate = SettleReason.TARGET_MOVED, MemberFate.INNOCENT
             return await _ended(ctx, batch, await ending.give_up(ctx, batch, moved, members=fate, via=via))
-        case Rebuilt.TARGET_GONE:
-            return await _block(ctx, batch, BlockReason.TARGET_GONE, report.detail)
-        case Rebuilt.SOURCE_GONE:
-            return await _block(ctx, batch, BlockReason.SOURCE_GONE, report.detail)
-        case Rebuilt.FOREIGN:
-            return await _block(ctx, batch, BlockReason.FOREIGN_PUSH, report.detail)
+        case Rebuilt.TARGET_GONE | Rebuilt.SOURCE_GONE | Rebuilt.FOREIGN | Rebuilt.REFUSED:
+            return await _block(ctx, report.counted or batch, HELD_BY[report.result], report.detail)
         case never:
             assert_never(never)
 
@@ -267,6 +259,9 @@ async def _ended(ctx: Context, batch: BatchRow, ended: Outcome | NotYet) -> _Ste
             return _LookAgain.LOOK_AGAIN
         case NotYet.MERGING:
             return Reconciled.WAITING
+        case NotYet.UNPROVEN:
+            await check_in(ctx, batch, AWAY_S)
+            return Reconciled.WAITING
         case NotYet.TARGET_GONE:
             return await _without_target(ctx, batch)
         case never:
@@ -295,6 +290,8 @@ async def _record_pipeline(ctx: Context, batch: BatchRow, pipeline_id: int) -> N
     )
 
 
-async def _block(ctx: Context, batch: BatchRow, reason: BlockReason, text: str) -> _Step:
-    is_blocked = await block(ctx, batch, reason, text)
+async def _block(
+    ctx: Context, batch: BatchRow, reason: BlockReason, text: str, about: str | None = None
+) -> _Step:
+    is_blocked = await block(ctx, batch, reason, text, about)
     return Reconciled.BLOCKED if is_blocked else _LookAgain.LOOK_AGAIN

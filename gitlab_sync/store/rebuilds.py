@@ -7,9 +7,9 @@ from gitlab_sync.model import BatchRow
 from sql import statement
 
 
-async def count_attempt_if_running(session: Session, batch: BatchRow) -> int:
-    """One attempt more, before its push."""
-    parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token}
+async def count_attempt_if_running(session: Session, batch: BatchRow, asks: int = 0) -> int:
+    """One attempt more, before its push. `asks`: 1 where `merge_asks` counts what was asked for this head."""
+    parameters = {"batch_id": batch.id, "version": batch.version, "token": session.token, "asks": asks}
     return await session.execute(statement("batch_count_attempt_if_running"), parameters)
 
 

@@ -20,10 +20,14 @@ E  the target moves: the batch is rebuilt on it, a bounded number of times, then
    push of ours that we died over looks like a foreign one, and so does GitLab's own rebase: recognised by
    what it holds (`rebuild`).
 F  BLOCKED, and the cause goes while another takes its place: first Unblock, and the next look blocks anew.
+   Of a branch that is gone the merge request may show nothing at all, so no way leads out of that but a look
+   at both branches, whatever else it shows.
 G  people merge, and the target moves again and again under a fast-forward project: `need_rebase` alone is
    nobody's conflict, so it never ends a batch and uses up nothing. It is rebased once GitLab says that no
    other thing is in the way (it tells approvals, threads and drafts first), not oftener than every two
    minutes, and so that approvals stay. A conflict does end it, if it comes oftener than time has earned.
+H  such a rebase is refused, or comes to nothing after its answer: then we push ourselves, approvals or not,
+   since nobody can merge until then; and if that comes to nothing again and again, BLOCKED.
 Not considered: a reopened MR of a settled batch; whoever meets it reports it.
 """
 
@@ -165,7 +169,8 @@ def _open(
     if changed is not None:
         return changed
     if observation.overwritten is not None:
-        return Block(BlockReason.PUSH_OVERWRITTEN, _what_was_lost(observation.overwritten))
+        lost = observation.overwritten
+        return Block(BlockReason.PUSH_OVERWRITTEN, _what_was_lost(lost), about=lost)
     if observation.ride is Ride.ON:
         return Wait(WaitReason.ON_TRAIN)
     if shown.detailed_merge_status in misfits(policy.merge):
@@ -207,18 +212,22 @@ def _foreign(batch: BatchRow, sha: str) -> Verdict:
 def _misfit(batch: BatchRow, shown: MergeRequestInfo, policy: Partition, patience: Patience) -> Verdict:
     is_manual = policy.merge is MergeMode.MANUAL
     if is_manual and batch.ending_code is None and shown.detailed_merge_status == STATUS_REBASE:
-        return _behind(batch, patience)
+        return _behind(batch, shown, patience)
     earned = int(batch.age_s // patience.rebase_again_s) if is_manual else 0
     if batch.attempt < patience.attempts + earned and batch.ending_code is None:
         return Rebuild()
     return GiveUp(SettleReason.TARGET_MOVED, MemberFate.INNOCENT)
 
 
-def _behind(batch: BatchRow, patience: Patience) -> Verdict:
-    """Race G. Whatever was recorded last began the pause, so also a try that came to nothing."""
+def _behind(batch: BatchRow, shown: MergeRequestInfo, patience: Patience) -> Verdict:
+    """Races G and H. Whatever was recorded last began the pause, so also a try that came to nothing."""
+    if batch.merge_asks >= patience.rebase_asks:
+        why = f"merge_error is {shown.merge_error}" if shown.merge_error else "GitLab says no reason"
+        tries = f"put on its target's head {batch.merge_asks} times in vain"
+        return Block(BlockReason.MERGE_REFUSED, f"detailed_merge_status is {STATUS_REBASE}: {tries}: {why}")
     if batch.rested_s < patience.rebase_again_s:
         return Wait(WaitReason.REBASE_LATER)
-    return Rebuild(manner=Manner.KEEPING_APPROVALS)
+    return Rebuild(manner=Manner.ANEW if batch.merge_asks else Manner.KEEPING_APPROVALS)
 
 
 def _what_was_lost(sha: str) -> str:
@@ -261,6 +270,8 @@ def _while_blocked(batch: BatchRow, verdict: Verdict) -> Verdict:
         case Block(reason=reason) if reason == batch.reason_code:
             return Wait(WaitReason.STILL_BLOCKED, verdict.pipeline_id)
         case Rebuild() | Recognise() if batch.reason_code in _BRANCH_GONE:
-            return verdict  # only a look at the branch tells whether it is back
+            return verdict
+        case _ if batch.reason_code in _BRANCH_GONE:
+            return Rebuild(getattr(verdict, "pipeline_id", None))  # only a look tells whether it is back
         case _:
             return Unblock() if batch.reason_code in _DECIDED_HERE else Wait(WaitReason.STILL_BLOCKED)

@@ -35,7 +35,7 @@ class BlockReason(StrEnum):
     SOURCE_GONE = "source_gone"  # our branch holds no commit, or is gone
     TARGET_GONE = "target_gone"  # the branch that batches merge into
     RETARGETED = "retargeted"  # somebody pointed the merge request at another branch
-    MERGE_REFUSED = "merge_refused"  # asked for again and again, mergeable all the time, and not done
+    MERGE_REFUSED = "merge_refused"  # a merge or rebase asked for again and again, possible, and not done
     LOCKED_TOO_LONG = "locked_too_long"  # GitLab hangs in a merge
     APPROVAL_MISSING = "approval_missing"
     DISCUSSIONS_OPEN = "discussions_open"
@@ -146,6 +146,7 @@ class Patience:
     attempts: int = 4  # the first push and three rebuilds
     locked_s: float = 900
     rebase_again_s: float = 120  # where people merge; each such pause earns one more rebuild
+    rebase_asks: int = 5  # for one head; the first one mildly
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +172,15 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Keep the slot and tell people; `text` holds GitLab's own word where there is one."""
+    """Keep the slot and tell people; `text` holds GitLab's own word where there is one.
+
+    `about`: which one, where a reason may come again for something else and has to be told again then.
+    """
 
     reason: BlockReason
     text: str
     pipeline_id: int | None = None
+    about: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,10 +118,11 @@ SET b.project_id = %(project_id)s, b.mr_iid = %(mr_iid)s, b.mr_url = %(mr_url)s,
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.mr_iid IS NULL;
 
 -- name: batch_count_attempt_if_running
--- A rebuild, first half, before the push: who is counted may push. Guard: running, version as read, a head recorded.
+-- A rebuild, first half, before the push: who is counted may push. What is asked of GitLab for the recorded head is
+-- counted too, where people merge. Guard: running, version as read, a head recorded.
 -- index: merge_batch.PRIMARY
 UPDATE merge_batch b FORCE INDEX (PRIMARY)
-SET b.attempt = b.attempt + 1, b.version = b.version + 1, b.attempt_token = %(token)s,
+SET b.attempt = b.attempt + 1, b.merge_asks = b.merge_asks + %(asks)s, b.version = b.version + 1, b.attempt_token = %(token)s,
     b.updated_at = UTC_TIMESTAMP(6)
 WHERE b.id = %(batch_id)s AND b.status = 1 AND b.version = %(version)s AND b.head_sha IS NOT NULL;
 

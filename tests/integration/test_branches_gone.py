@@ -20,6 +20,7 @@ from tests.conftest import MakeConnection
 from tests.support.crash_points import Broken, How, Trap, Traps
 from tests.support.engine import enqueue, require_no_violations
 from tests.support.rebuilds import (
+    FILE,
     OnPoint,
     create_branch,
     let_rest,
@@ -115,6 +116,28 @@ async def test_our_branch_is_deleted_before_its_merge_request_exists(
         blocked = await until_blocked(ctx, batch_id)
         assert blocked.reason_code == "source_gone"
         assert str(blocked.head_sha) in (blocked.reason_text or "")
+        await require_no_violations(ctx)
+
+
+async def test_the_target_is_gone_when_a_head_that_nobody_recorded_is_seen(
+    simulator: Running, database_url: str
+) -> None:
+    """Nothing can be part of it then: no foreign push; the branch back, the head is known as ours."""
+    traps = Traps(Trap("rebuild.after_push", how=How.RAISE))
+    async with road(simulator, database_url, merge="manual", target_branch=LIVE, points=traps) as ctx:
+        simulator.control.push(PATH, LIVE, {"live.txt": "x\n"})
+        await enqueue(ctx, 1)
+        published = await until_published(ctx, await claimed(ctx))
+        moved = simulator.control.push(PATH, LIVE, {FILE: "somebody was quicker\n"})
+        with pytest.raises(Broken):
+            await until_rebuilt(ctx, published.id)
+        simulator.control.delete_branch(PATH, LIVE)
+        blocked = await until_blocked(ctx, published.id)
+        assert blocked.reason_code == "target_gone"
+        await require_rest(ctx, blocked)
+        create_branch(simulator, LIVE, moved)
+        rebuilt = await until_rebuilt(ctx, published.id)
+        assert (rebuilt.base_sha, rebuilt.status) == (moved, BatchStatus.RUNNING)
         await require_no_violations(ctx)
 
 

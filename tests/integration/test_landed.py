@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -26,6 +28,18 @@ from tests.support.road import BOT_TOKEN, PATH, batch_of, claimed, road, until_p
 async def nowhere(*_: Any, **__: Any) -> bool:
     """GitLab's answer: no."""
     return False
+
+
+def long_since(ctx: Context) -> Any:
+    """A call that shows each merge request as merged an hour ago: no node of GitLab's lags that long."""
+
+    async def shown(project_id: Any, iid: Any) -> Any:
+        info = await ctx.gitlab.merge_request(project_id, iid)
+        if info is None or info.merged_at is None:
+            return info
+        return replace(info, merged_at=info.merged_at - timedelta(hours=1))
+
+    return shown
 
 
 async def status_of(ctx: Context, operation_id: OperationId) -> OperationStatus:
@@ -121,9 +135,36 @@ async def test_a_mismatch_replaces_the_reason_of_a_pause_that_stands(
         simulator.control.merge(PATH, published.mr_iid or 0)
         simulator.control.push(PATH, "main", {FILE: "taken back\n"})
 
-        settled = await until_settled(asked_otherwise(ctx, contains=nowhere), published.id)
+        other = asked_otherwise(ctx, contains=nowhere, merge_request=long_since(ctx))
+        settled = await until_settled(other, published.id)
         assert settled.reason_code == "landed_mismatch"
         assert (await pause_reason(ctx) or "").startswith("gitlab-sync: landed_mismatch: ")
+
+
+@pytest.mark.parametrize("added", [{}, {"more.txt": "more\n"}], ids=["our-head", "another-head"])
+async def test_a_node_of_gitlab_lags_a_second_behind_the_merge(
+    simulator: Running, database_url: str, added: dict[str, str]
+) -> None:
+    """It says no, and the target is the old one there: no alert, no freeze; a second later it has landed."""
+    async with road(simulator, database_url, merge="manual") as ctx:
+        operation_id, published = await offered(ctx)
+        before = await ctx.gitlab.branch(published.project_id or 0, "main")
+        if added:
+            simulator.control.push(PATH, branch_of(published), added)
+        simulator.control.merge(PATH, published.mr_iid or 0)
+        real = ctx.gitlab
+
+        async def old(project_id: Any, name: str) -> Any:
+            return before if name == "main" else await real.branch(project_id, name)
+
+        lagging = asked_otherwise(ctx, contains=nowhere, branch=old)
+        for _ in range(3):
+            assert await reconcile(lagging, published.id, via=Via.POLLER) is Reconciled.WAITING
+        assert (await batch_of(ctx, published.id)).status is BatchStatus.RUNNING
+        assert await pause_reason(ctx) is None
+        assert (await until_settled(ctx, published.id)).status is BatchStatus.SUCCEEDED
+        assert await status_of(ctx, operation_id) is OperationStatus.MERGED
+        await require_no_violations(ctx)
 
 
 async def test_a_train_that_rebased_our_commit_freezes_nothing(simulator: Running, database_url: str) -> None:

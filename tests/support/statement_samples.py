@@ -24,6 +24,7 @@ def _hex(text: str) -> str:
 
 #: What a parameter of this name means wherever nothing else is said.
 COMMON: Final[dict[str, Any]] = {
+    "asks": 1,
     "action": 1,
     "actor": "somebody",
     "after": 2,
