@@ -99,7 +99,9 @@ def decide(observation: Observation, policy: Partition, patience: Patience | Non
     if batch.is_past_deadline and not _outlives_the_deadline(batch, verdict):
         return GiveUp(SettleReason.TIMED_OUT, _fate_of_the_late(policy))
     pipeline = counted_pipeline(batch, shown)
-    if pipeline is not None and isinstance(verdict, Wait | Merge | Block | Rebuild | GiveUp):
+    is_lost = isinstance(verdict, Block) and verdict.reason is BlockReason.PUSH_OVERWRITTEN
+    # A lost push is told before anything else is recorded: only the first look may be able to see it.
+    if pipeline is not None and not is_lost and isinstance(verdict, Wait | Merge | Block | Rebuild | GiveUp):
         verdict = replace(verdict, pipeline_id=pipeline.id)
     return verdict if batch.status is BatchStatus.RUNNING else _while_blocked(batch, verdict)
 

@@ -9,6 +9,8 @@ import pytest
 
 from gitlab_sync.admission import submit
 from gitlab_sync.context import Context
+from gitlab_sync.ending import retry_batch
+from gitlab_sync.errors import GitLabRefused
 from gitlab_sync.model import BatchRow
 from gitlab_sync.reconcile import Reconciled, reconcile
 from gitlab_sync.sandbox.simulator import Running
@@ -16,6 +18,7 @@ from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from tests.conftest import MakeConnection
 from tests.support.engine import enqueue, new_request, require_no_violations
 from tests.support.rebuilds import (
+    asked_otherwise,
     change_project,
     let_rest,
     status_of,
@@ -174,3 +177,58 @@ async def test_gitlab_does_not_answer_the_wish_to_rebase(
         rebuilt = await until_rebuilt(ctx, published.id, meanwhile=lambda: let_rest(connect))
         assert rebuilt.attempt == 2
         assert [one["fired"] for one in simulator.control.faults() if one["id"] == rule["id"]] == [1]
+
+
+async def test_a_rebase_fails_after_gitlab_has_said_yes(
+    simulator: Running, database_url: str, connect: MakeConnection
+) -> None:
+    """The head is the old one two minutes later: pushed by us, and the next time asked for mildly again."""
+    asked: list[int] = []
+
+    async def nothing(_project_id: Any, iid: int) -> None:
+        asked.append(iid)
+
+    async with road(simulator, database_url, merge="manual") as ctx:
+        await enqueue(ctx, 1)
+        published = await approved(ctx, simulator)
+        moved = simulator.control.push(PATH, "main", {"other-0.txt": "x\n"})
+        vain = asked_otherwise(ctx, rebase=nothing)
+        rebuilt = await until_rebuilt(vain, published.id, 3, lambda: let_rest(connect))
+        assert (rebuilt.base_sha, rebuilt.merge_asks, len(asked)) == (moved, 0, 1)
+        assert not is_approved(simulator, published)
+        simulator.control.approve_mr(PATH, published.mr_iid or 0)
+        simulator.control.push(PATH, "main", {"other-1.txt": "x\n"})
+        await until_rebuilt(ctx, published.id, 4, lambda: let_rest(connect))
+        assert is_approved(simulator, published)
+        await require_no_violations(ctx)
+
+
+async def test_gitlab_does_not_let_us_rebase(
+    simulator: Running, database_url: str, connect: MakeConnection
+) -> None:
+    """No right to push there, or no force: BLOCKED with GitLab's words at the first one, until a retry."""
+
+    async def refused(*_: Any, **__: Any) -> None:
+        raise GitLabRefused("rebase", 403, "Cannot push to source branch")
+
+    async with road(simulator, database_url, merge="manual") as ctx:
+        await enqueue(ctx, 1)
+        published = await approved(ctx, simulator)
+        simulator.control.push(PATH, "main", {"other.txt": "x\n"})
+        await until_status(ctx, published, "need_rebase")
+        other = asked_otherwise(ctx, rebase=refused)
+
+        async def reached() -> bool:
+            let_rest(connect)
+            return await reconcile(other, published.id, via=Via.POLLER) is Reconciled.BLOCKED
+
+        await until(reached, "the batch is blocked")
+        blocked = await batch_of(ctx, published.id)
+        assert (blocked.status, blocked.reason_code) == (BatchStatus.BLOCKED, "publish_refused")
+        assert "Cannot push to source branch" in (blocked.reason_text or "")
+        let_rest(connect)
+        assert await reconcile(ctx, published.id, via=Via.POLLER) is Reconciled.BLOCKED
+        await retry_batch(ctx, published.id, version=blocked.version, actor="olga")
+        await until_rebuilt(ctx, published.id, 3, lambda: let_rest(connect))
+        assert is_approved(simulator, published)
+        await require_no_violations(ctx)

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from gitlab_sync.admission import submit
+from gitlab_sync.context import Context
 from gitlab_sync.describe import branch_of, commit_message
 from gitlab_sync.ending import retry_batch
 from gitlab_sync.model import BatchRow, CommitInfo
@@ -41,6 +42,7 @@ from tests.support.road import (
     batch_of,
     claimed,
     road,
+    until,
     until_published,
     until_settled,
 )
@@ -265,9 +267,9 @@ async def test_somebody_pushes_while_we_compose_anew(simulator: Running, databas
 
 
 async def test_somebody_pushes_in_the_last_millisecond_before_ours(
-    simulator: Running, database_url: str, connect: MakeConnection
+    simulator: Running, database_url: str
 ) -> None:
-    """Nobody can keep it on the branch: told with the commit, until somebody has read it."""
+    """Nobody can keep it on the branch: told with the commit until somebody has read it, and once."""
     theirs: list[str] = []
     async with road(simulator, database_url, merge="manual") as ctx:
         await enqueue(ctx, 1)
@@ -282,10 +284,44 @@ async def test_somebody_pushes_in_the_last_millisecond_before_ours(
         assert blocked.reason_code == "push_overwritten"
         assert theirs[0] in (blocked.reason_text or "")
         assert await reconcile(ctx, published.id, via=Via.POLLER) is Reconciled.BLOCKED
-        let_rest(connect)
-        assert await reconcile(ctx, published.id, via=Via.POLLER) is Reconciled.BLOCKED
         await retry_batch(ctx, published.id, version=blocked.version, actor="olga")
         await until_mergeable(ctx, published.id)
         simulator.control.merge(PATH, published.mr_iid or 0)
         assert (await until_settled(ctx, published.id)).status is BatchStatus.SUCCEEDED
         await require_no_violations(ctx)
+
+
+async def until_noted(ctx: Context, batch: BatchRow) -> None:
+    """Ask until GitLab lists the batch's head among the merge request's versions."""
+    project_id, iid = batch.project_id, batch.mr_iid
+    assert project_id is not None
+    assert iid is not None
+
+    async def reached() -> bool:
+        return (await ctx.gitlab.pushed_heads(project_id, iid))[0] == batch.head_sha
+
+    await until(reached, "GitLab has noted our push")
+
+
+async def test_nobody_looks_until_an_hour_after_a_push_was_overwritten(
+    simulator: Running, database_url: str, connect: MakeConnection
+) -> None:
+    """No webhook, a long poll interval, a stopped service: the first look tells it all the same."""
+    theirs: list[str] = []
+    async with road(simulator, database_url, merge="manual") as ctx:
+        await enqueue(ctx, 1)
+        published = await until_published(ctx, await claimed(ctx))
+
+        async def too_late(project_id: Any, **push: Any) -> CommitInfo:
+            theirs.append(simulator.control.push(PATH, branch_of(published), {"note.txt": "mine\n"}))
+            return await ctx.gitlab.reset_branch(project_id, **push)
+
+        move_target(simulator)
+        other = asked_otherwise(ctx, reset_branch=too_late)
+        while (await batch_of(ctx, published.id)).head_sha == published.head_sha:
+            await reconcile(other, published.id, via=Via.POLLER)
+        await until_noted(ctx, await batch_of(ctx, published.id))
+        let_rest(connect)
+        blocked = await until_blocked(ctx, published.id)
+        assert blocked.reason_code == "push_overwritten"
+        assert theirs[0] in (blocked.reason_text or "")

@@ -98,7 +98,7 @@ def test_a_person_rebased_after_five_tries_in_vain() -> None:
 
 
 def test_a_second_overwritten_push_is_another_one_to_be_told() -> None:
-    """The block says which commit it is about."""
+    """The block says which commit it is about, and no pipeline is recorded before it is told."""
     verdict = decide(Observation(RUNNING, OPENED, overwritten=OTHER), AUTO)
     assert isinstance(verdict, Block)
-    assert (verdict.reason, verdict.about) == (BlockReason.PUSH_OVERWRITTEN, OTHER)
+    assert (verdict.reason, verdict.about, verdict.pipeline_id) == (BlockReason.PUSH_OVERWRITTEN, OTHER, None)

@@ -211,8 +211,7 @@ ROWS: dict[str, Row] = {
             BlockReason.PUSH_OVERWRITTEN,
             f"head_commit_sha: {OTHER} was pushed a moment before we rebuilt and is off the branch now; "
             "GitLab keeps it among the merge request's versions",
-            7,
-            OTHER,
+            about=OTHER,
         ),
     ),
     "nobody_has_read_of_the_push_that_was_thrown_away": (
