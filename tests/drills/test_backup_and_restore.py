@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import pytest
+
 from gitlab_sync.sandbox.database import DatabaseAddress, Durability, Flavour, PrivateServer
 from gitlab_sync.setting_values import parse_database_url
 from tests.conftest import MakePrivateServer
@@ -43,6 +45,7 @@ class Story:
     withdrawn: str
 
 
+@pytest.mark.timeout(300)
 def test_restore_an_older_state(
     house: Installation, server: RunningServer, make_private_server: MakePrivateServer
 ) -> None:
