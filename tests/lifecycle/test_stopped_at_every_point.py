@@ -58,8 +58,8 @@ def stopped_at(flow: Flow, flavour: Flavour) -> list[str]:
 def hung_at(flow: Flow, flavour: Flavour) -> list[str]:
     """Some points, but none after which there is a pause of the engine's own.
 
-    A delivery ends by its own limit before a drain does; a wish to merge is written before GitLab is asked, and
-    not made again at once; a clean-up is only the deletion of a branch.
+    A delivery ends by its own limit before a drain does; a wish to merge is written before GitLab is asked
+    and is not made again at once; a clean-up is only the deletion of a branch.
     """
     points = [where for where in points_for(flow, flavour) if not PAUSES.match(where)]
     return sample_of(flow, points)

@@ -136,4 +136,5 @@ def _pod(document: Document) -> Pod:
 
 
 def _has(metadata: Document, labels: Mapping[str, str]) -> bool:
-    return labels.items() <= metadata["labels"].items()
+    own: Mapping[str, str] = metadata["labels"]
+    return labels.items() <= own.items()
