@@ -121,12 +121,12 @@ async def _rebuild(ctx: Context, batch: BatchRow, manner: Manner) -> RebuildRepo
     plan = await plan_on(ctx, batch, target.sha)
     if not plan.carries_all:
         return RebuildReport(Rebuilt.HELPLESS, f"not every member can be composed on {target.sha}")
-    is_mild = manner is Manner.KEEPING_APPROVALS and await _is_same_change(ctx, batch, plan)
+    if manner is Manner.KEEPING_APPROVALS and not await _is_same_change(ctx, batch, plan):
+        manner = Manner.ANEW
     asks = 1 if batch.policy.get("merge") == MergeMode.MANUAL else 0
     await write_fact(ctx, "count_attempt", batch, lambda s: rebuilds.count_attempt_if_running(s, batch, asks))
     counted = await _reread(ctx, batch)
-    report = await (_ask_to_rebase(ctx, counted) if is_mild else _push(ctx, counted, plan))
-    return replace(report, counted=counted)
+    return replace(await _carry_out(ctx, counted, plan, manner), counted=counted)
 
 
 async def recognise(ctx: Context, batch: BatchRow, head_sha: str) -> RebuildReport:
@@ -177,39 +177,41 @@ async def _is_same_change(ctx: Context, batch: BatchRow, plan: Plan) -> bool:
     return before == await ctx.gitlab.blob_ids(plan.project_id, plan.base_sha, paths)
 
 
-async def _ask_to_rebase(ctx: Context, batch: BatchRow) -> RebuildReport:
-    """Race I: what was answered proves nothing, the next look at the head tells."""
-    if batch.mr_iid is None:
-        raise InvariantBroken(f"batch {batch.id} is rebased without a merge request")
-    await ctx.points.hit("rebuild.before_push")
-    try:
-        await ctx.gitlab.rebase(project_of(batch), batch.mr_iid)
-    except (OutcomeUnknown, GitLabRefused) as error:
-        return await _not_done(ctx, batch, error)
-    await ctx.points.hit("rebuild.after_push")
-    return RebuildReport(Rebuilt.LATER, "GitLab rebases it, so that approvals stay")
-
-
-async def _push(ctx: Context, batch: BatchRow, plan: Plan) -> RebuildReport:
+async def _carry_out(ctx: Context, batch: BatchRow, plan: Plan, manner: Manner) -> RebuildReport:
     await ctx.points.hit("rebuild.before_push")
     moved = _moved(batch, await ctx.gitlab.branch(plan.project_id, branch_of(batch)))
     if moved is not None:
         return moved
     try:
-        commit = await ctx.gitlab.reset_branch(
-            plan.project_id,
-            branch=branch_of(batch),
-            start_sha=plan.base_sha,
-            message=commit_message(batch, plan.members),
-            files=plan.composition.files,
-            author_name=batch.policy.get("author_name"),
-            author_email=batch.policy.get("author_email"),
-        )
+        is_ask = manner is Manner.KEEPING_APPROVALS
+        head_sha = await (_ask_to_rebase(ctx, batch) if is_ask else _push(ctx, batch, plan))
     except (OutcomeUnknown, GitLabRefused) as error:
-        # Pushed or not, the next look tells: at the old head it tries again, as often as attempts are left.
+        # Done or not, the next look tells: at the old head it tries again, as often as attempts are left.
         return await _not_done(ctx, await _reread(ctx, batch), error)
     await ctx.points.hit("rebuild.after_push")
-    return await _record(ctx, batch, plan.base_sha, commit.sha)
+    if head_sha is None:
+        return RebuildReport(Rebuilt.LATER, "GitLab rebases it, so that approvals stay")
+    return await _record(ctx, batch, plan.base_sha, head_sha)
+
+
+async def _ask_to_rebase(ctx: Context, batch: BatchRow) -> None:
+    """Race I: what was answered proves nothing, the next look at the head tells."""
+    if batch.mr_iid is None:
+        raise InvariantBroken(f"batch {batch.id} is rebased without a merge request")
+    await ctx.gitlab.rebase(project_of(batch), batch.mr_iid)
+
+
+async def _push(ctx: Context, batch: BatchRow, plan: Plan) -> str:
+    commit = await ctx.gitlab.reset_branch(
+        plan.project_id,
+        branch=branch_of(batch),
+        start_sha=plan.base_sha,
+        message=commit_message(batch, plan.members),
+        files=plan.composition.files,
+        author_name=batch.policy.get("author_name"),
+        author_email=batch.policy.get("author_email"),
+    )
+    return commit.sha
 
 
 async def _not_done(ctx: Context, batch: BatchRow, error: OutcomeUnknown | GitLabRefused) -> RebuildReport:
