@@ -52,7 +52,7 @@ class Scrubber:
         spellings = {one for text in texts for one in _spellings(text)}
         # Longest first: a spelling may hold another one.
         self._spellings = sorted(spellings, key=len, reverse=True)
-        self._longest = max([_LONGEST_FORM, *map(len, self._spellings[:1])])
+        self._longest = len(self._spellings[0]) if self._spellings else 0
         self.too_short = sum(0 < len(text) < SHORTEST for text in texts)
 
     def is_clean(self, text: str) -> bool:
@@ -67,16 +67,25 @@ class Scrubber:
         return scrub_forms(text)
 
     def scrub_and_cut(self, text: str, most: int) -> str:
-        """`text` with masks, cut behind `most` characters; what no cut can show is not swept.
+        """`text` with masks, cut behind `most` characters; what lies far behind the cut is not swept.
 
-        Masks are short, so a text full of secrets shrinks: its end is left out, for it may hold a half one.
+        Masks are short, so a text full of secrets shrinks, and the half one at its end may come into sight.
         """
-        far = 2 * most + self._longest
+        far = 2 * most + max(self._longest, _LONGEST_FORM)
         swept = self.scrub(text[:far])
         if len(text) > far:
-            swept = swept[: -self._longest]
-            return f"{swept[:most]}…"
+            return f"{self._without_half(swept)[:most]}…"
         return swept if len(swept) <= most else f"{swept[:most]}…"
+
+    def _without_half(self, swept: str) -> str:
+        """`swept` without a spelling that is begun at its end, and without its last word: a form may be."""
+        for at in range(max(0, len(swept) - self._longest), len(swept)):
+            rest = swept[at:]
+            if any(spelling.startswith(rest) for spelling in self._spellings):
+                swept = swept[:at]
+                break
+        end = swept[-_LONGEST_FORM:]
+        return swept if end[-1:].isspace() else swept.removesuffix((end.split() or [""])[-1])
 
     def scrub_all(self, said: object) -> object:
         """The same for every text in what a library hands over: bytes, lists and fields in fields."""

@@ -89,6 +89,16 @@ async def test_an_endless_answer_is_cut(receiver: SinkServer, sink: HttpSink) ->
     assert len(attempt.text) <= 500
 
 
+async def test_a_receiver_that_repeats_our_secret_without_end_is_shown_no_part_of_it(
+    receiver: SinkServer, sink: HttpSink
+) -> None:
+    """Masks are short: behind ninety of them the half one at the end of what was read came into sight."""
+    receiver.plan = lambda _n: Reply(500, {}, (SECRET + " ").encode() * 1_000)
+    text = (await sink.send(ROW, time.time())).text
+    assert "***" in text
+    assert not [at for at in range(len(SECRET) - 7) if SECRET[at : at + 8] in text], text
+
+
 async def test_a_packed_answer_is_never_unpacked(receiver: SinkServer, sink: HttpSink) -> None:
     """A few KiB of gzip can hold gigabytes."""
     bomb = gzip.compress(b"\0" * 10_000_000)
