@@ -89,15 +89,18 @@ def partition_of(ctx: Context, partition_key: str) -> Partition:
     return partition
 
 
-async def run_round(ctx: Context, partition_key: str, *, via: Via) -> RoundReport:
+async def run_round(
+    ctx: Context, partition_key: str, *, via: Via, before: RoundReport | None = None
+) -> RoundReport:
     """Look, ask GitLab, claim. CLAIMED: a RUNNING batch exists and waits to be published.
 
     SLOT_OCCUPIED: another batch is active. NOTHING_WAITING: the slot was given back with the rollback.
+    `before`: what the caller's last round of the partition came to; the same trouble again is no news.
     """
     partition = partition_of(ctx, partition_key)
     with unit(Unit.ROUND, partition=partition.key, via=via) as line:
         report = await _look(ctx, partition, via) or await _claim_on_head(ctx, partition, via)
-        _tell(line, report, via)
+        _tell(line, report, via, before)
     ctx.metrics.round_ended(partition.key, report.result)
     if report.result is RoundResult.CLAIMED and report.batch_id is not None:
         ctx.metrics.batch_claimed(report.members, report.batch_id)
@@ -105,11 +108,11 @@ async def run_round(ctx: Context, partition_key: str, *, via: Via) -> RoundRepor
     return report
 
 
-def _tell(line: Line, report: RoundReport, via: Via) -> None:
+def _tell(line: Line, report: RoundReport, via: Via, before: RoundReport | None) -> None:
     line.outcome = report.result
     line.know(batch_id=report.batch_id)
     line.add(members=report.members, detail=report.detail or None)
-    if report.result in _HELD_UP:
+    if report.result in _HELD_UP and report != before:
         line.loud(logging.WARNING)
     elif report.result is not RoundResult.CLAIMED and via is Via.ROUND:
         line.quiet()  # the scheduler asks again in a moment, and will be told the same

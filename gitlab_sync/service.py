@@ -85,6 +85,7 @@ class Engine:
         self._gauge_reader = GaugeReader(ctx)
         self._watch = Watch(ctx)
         self._unconfigured: frozenset[str] = frozenset()
+        self._last_rounds: dict[str, RoundReport] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run the loops until `stop` is set; from then on begin nothing.
@@ -207,7 +208,9 @@ class Engine:
         for partition_key in waiting:
             if self._stop.is_set() or partition_key not in self.ctx.partitions:
                 continue
-            report = await run_round(self.ctx, partition_key, via=Via.ROUND)
+            before = self._last_rounds.get(partition_key)
+            report = await run_round(self.ctx, partition_key, via=Via.ROUND, before=before)
+            self._last_rounds[partition_key] = report
             if report.result is RoundResult.CLAIMED and report.batch_id is not None:
                 self._looks.want(report.batch_id, Via.POLLER)
 

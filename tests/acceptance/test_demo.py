@@ -95,6 +95,7 @@ def test_forty_requests_land_through_few_merge_requests_and_both_paths_win(serve
     environ = environment(DATABASE_URL=server.address.dsn("not_used"))
     ran = run_command("sandbox", "--once", "--requests", "40", environ=environ)
     assert ran.exit_code == 0, ran.out + ran.err
+    assert "[debug" not in ran.out, "the story is told without the log of the demo's own process"
     result = json.loads(ran.out.splitlines()[-1])
     assert list(result) == [
         "requests",

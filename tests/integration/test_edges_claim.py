@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import Any, cast
 
 import pymysql
@@ -12,9 +14,11 @@ from gitlab_sync.context import Context
 from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, NotFound, StaleWrite
 from gitlab_sync.gateway import GitLabGateway
+from gitlab_sync.logs import configure_logging
 from gitlab_sync.model import BatchId, BranchInfo, OperationId, ProjectId, ProjectInfo, RequestRowId
 from gitlab_sync.pausing import pause, resume
 from gitlab_sync.rounds import RoundResult, run_round
+from gitlab_sync.setting_values import LogFormat, LogLevel
 from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.store import batches, requests
 from tests.conftest import MakeConnection
@@ -26,6 +30,7 @@ from tests.support.engine import (
     partition,
     require_no_violations,
 )
+from tests.support.log_lines import logging_restored
 from tests.support.pictures import picture
 from tests.support.replicas import BASE, LANDED, StillGitLab, batch_of, claimed
 from tests.support.rows import REQUEUED, end
@@ -282,3 +287,17 @@ def make_older(connection: pymysql.Connection[Any], seconds: int) -> None:
         cursor.execute(
             "UPDATE merge_batch_request SET created_at = created_at - INTERVAL %s SECOND", (seconds,)
         )
+
+
+async def test_a_token_that_is_dead_is_told_once_and_not_at_every_round(database_url: str) -> None:
+    """Two replicas wrote 200 warnings in 40 seconds; the first is news, a way that is clear again too."""
+    asked = AskedGitLab(GitLabRefused("branch", 401, "Unauthorized"))
+    stream = io.StringIO()
+    async with engine_context(database_url, gitlab=cast("GitLabGateway", asked)) as ctx:
+        await enqueue(ctx, 1)
+        with logging_restored():
+            configure_logging(LogFormat.JSON, LogLevel.INFO, stream=stream)
+            first = await run_round(ctx, PARTITION, via=Via.ROUND)
+            assert await run_round(ctx, PARTITION, via=Via.ROUND, before=first) == first
+    told = [line for line in map(json.loads, stream.getvalue().splitlines()) if line["event"] == "round"]
+    assert [(line["level"], line["outcome"]) for line in told] == [("warning", "target_missing")]

@@ -22,6 +22,7 @@ import httpx2
 import pymysql
 
 from gitlab_sync.errors import GitLabSyncError
+from gitlab_sync.logs import configure_logging
 from gitlab_sync.sandbox.database import PrivateDatabaseError
 from gitlab_sync.sandbox.demo.children import Child
 from gitlab_sync.sandbox.demo.failure import DemoFailed
@@ -41,6 +42,7 @@ from gitlab_sync.sandbox.demo.weather import (
 )
 from gitlab_sync.sandbox.demo.wishes import Wish, wish
 from gitlab_sync.sandbox.simulator import ControlRefused
+from gitlab_sync.setting_values import LogFormat, LogLevel
 
 LOOK_S: Final = 0.2
 CALL_SIZE: Final = 5
@@ -64,6 +66,7 @@ class Stopped(BaseException):
 
 def run_demo(options: DemoOptions) -> int:
     """Run the demo; the exit code: 0 only if everything landed and no invariant is violated."""
+    configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)  # what this process does itself is not the story
     with Screen() as screen, _stoppable():
         try:
             return _Demo(options, screen).run()
@@ -203,7 +206,7 @@ def _addresses(stage: Stage) -> str:
             "It keeps running; Ctrl-C ends it. Look around (from another terminal):",
             "",
             f"  curl {bearer} {first}/api/v1/batches",
-            f"  curl {bearer} {first}/api/v1/requests?status=merged",
+            f"  curl {bearer} '{first}/api/v1/requests?status=merged'",
             *(f"  curl {replica.url}/metrics" for replica in stage.service.replicas),
             f"  curl {first}/openapi.json",
             f"  . {stage.folder}/environment && {_command()} batches list",
