@@ -96,9 +96,11 @@ def lived(house: Installation, backup: Drill, flavour: Flavour) -> Story:
     house.submit(LATER, edits=[put(SHARED, "later\n")])
     house.until(lambda: control.files(PROJECT)[SHARED] == "later\n", "what came later has landed")
     offered(house, OPEN)
+    house.until(lambda: not house.rows(_UNTOLD), "what has landed is told")
     return Story(before, dict(portal.acknowledged), withdrawn)
 
 
+_UNTOLD: Final = "SELECT 1 FROM outbox WHERE event = 'request.merged' AND delivered_at IS NULL"
 _CLAIMED: Final = "SELECT 1 FROM merge_batch WHERE status = 1 AND head_sha IS NULL"
 
 

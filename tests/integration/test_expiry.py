@@ -204,6 +204,7 @@ async def test_relations_that_cannot_be_ended_hold_up_nobody(
         counted = {line for line in exposition.decode().splitlines() if "expiries_total{" in line}
         assert counted == {
             f'gitlab_sync_expiries_total{{partition="{PARTITION}",result="admitted"}} 2.0',
+            f'gitlab_sync_expiries_total{{partition="{PARTITION}",result="refused"}} 0.0',
             'gitlab_sync_expiries_total{partition="unconfigured",result="refused"} 8.0',
         }
         await require_no_violations(ctx)

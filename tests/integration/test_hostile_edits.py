@@ -38,6 +38,7 @@ from tests.support.engine import (
     require_no_violations,
 )
 from tests.support.git_tree import EXECUTABLE, LINK, tree_of
+from tests.support.log_lines import logging_restored
 from tests.support.road import BOT_TOKEN, PATH, batch_of, until_settled
 
 REQUESTS: Final = 1_000
@@ -247,11 +248,11 @@ def town(simulator: Running, database_url: str) -> Iterator[Town]:
             town.lines.append(repr(line))
             raise structlog.DropEvent
 
-        structlog.configure(processors=[keep])
         try:
-            yield town
+            with logging_restored():
+                structlog.configure(processors=[keep])
+                yield town
         finally:
-            structlog.reset_defaults()
             loop.run(opening.__aexit__(None, None, None))
 
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from tests.integration.test_hook_receiver import PROJECT, Hooked, event, hooked
 from tests.support.edge import HOOK_TOKEN
 from tests.support.engine import require_no_violations
+from tests.support.log_lines import logging_restored
 
 BODIES: Final = 1_000
 SAMPLES: Final = Path(__file__).parent.parent / "contract" / "data"
@@ -99,11 +100,11 @@ def town(database_url: str) -> Iterator[Town]:
     with asyncio.Runner() as loop:
         opened = hooked(database_url)
         house = loop.run(opened.__aenter__())
-        structlog.configure(processors=[keep])
         try:
-            yield Town(loop, house, {}, lines)
+            with logging_restored():
+                structlog.configure(processors=[keep])
+                yield Town(loop, house, {}, lines)
         finally:
-            structlog.reset_defaults()
             loop.run(opened.__aexit__(None, None, None))
 
 

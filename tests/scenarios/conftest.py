@@ -12,6 +12,7 @@ import structlog
 from gitlab_sync.sandbox.simulator import Running
 from tests.scenarios.matrix import gitlab_for_scenarios
 from tests.scenarios.run import SEED
+from tests.support.log_lines import logging_restored
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,6 @@ def seed(pytestconfig: pytest.Config) -> int:
 @pytest.fixture(autouse=True)
 def no_logs() -> Iterator[None]:
     """Nobody reads them here: a cell is run again with --log."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
+    with logging_restored():
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        yield

@@ -18,6 +18,7 @@ from gitlab_sync.model import (
     MergeRequestInfo,
     Partition,
     ProjectId,
+    ProjectInfo,
 )
 from gitlab_sync.points import FaultPoints
 from gitlab_sync.rounds import RoundReport, RoundResult, claim
@@ -37,6 +38,9 @@ MEMBERS_FAIL: Final = Ending(BatchStatus.FAILED, "pipeline_failed", members=Memb
 
 class StillGitLab:
     """A GitLab whose target branch never moves, that is empty and takes nothing; more must not be asked."""
+
+    async def project(self, project: int | str) -> ProjectInfo:
+        return ProjectInfo(PROJECT, f"{project}", "main", "merge", "default_off")
 
     async def branch(self, project_id: ProjectId, branch: str) -> BranchInfo | None:
         return None if branch.startswith("gitlab-sync/") else BranchInfo(branch, BASE, (), "")

@@ -10,6 +10,7 @@ from dataclasses import replace
 import structlog
 
 from gitlab_sync.context import Context
+from tests.support.log_lines import logging_restored
 
 
 def quiet(ctx: Context) -> Context:
@@ -21,9 +22,9 @@ def quiet(ctx: Context) -> Context:
 @contextmanager
 def terse_logs() -> Iterator[None]:
     """A line for each event; painting every provoked error with its variables would take most of the time."""
-    structlog.configure(
-        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
-    yield
-    structlog.reset_defaults()
+    with logging_restored():
+        structlog.configure(
+            processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        )
+        yield
