@@ -2,6 +2,9 @@
 
 Every child inherits a mark in its environment, so that also a grandchild that was handed over to init is
 found.
+
+A process that is being replaced by `execve` shows an empty environment for a moment (proc(5)), so one
+that has a program but no environment is looked at again before it counts as somebody else's.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Final
 _VARIABLE: Final = "TEST_SESSION_MARK"
 _GRACE_S: Final = 5.0
 _PROC: Final = Path("/proc")
+_EXEC_S: Final = 1.0  # far longer than an exec takes; a process that was started without any environment costs it
 
 
 def mark_children() -> str:
@@ -29,10 +33,10 @@ def mark_children() -> str:
 def end_leftovers(mark: str, grace_s: float = _GRACE_S) -> list[str]:
     """Wait a moment for marked processes to end, kill those that do not, and name them."""
     deadline = time.monotonic() + grace_s
-    left = _marked(mark)
+    left = marked(mark)
     while left and time.monotonic() < deadline:
         time.sleep(0.05)
-        left = _marked(mark)
+        left = marked(mark)
     named = [f"{pid} {_command(pid)}" for pid in left]
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
@@ -40,10 +44,27 @@ def end_leftovers(mark: str, grace_s: float = _GRACE_S) -> list[str]:
     return named
 
 
-def _marked(mark: str) -> list[int]:
+def marked(mark: str) -> list[int]:
+    """The processes that carry this mark now, in the order of their numbers."""
     wanted = f"{_VARIABLE}={mark}".encode()
-    own = os.getpid()
-    return [pid for pid in _pids() if pid != own and wanted in _read(pid, "environ").split(b"\0")]
+    deadline = time.monotonic() + _EXEC_S
+    pending, found = [pid for pid in _pids() if pid != os.getpid()], []
+    while pending:
+        environments = {pid: _read(pid, "environ") for pid in pending}
+        found += [pid for pid, environment in environments.items() if wanted in environment.split(b"\0")]
+        pending = [pid for pid, environment in environments.items() if not environment and _has_program(pid)]
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.001 if pending else 0)
+    return sorted(found)
+
+
+def _has_program(pid: int) -> bool:
+    """Whether this is neither a thread of the kernel nor a process that has ended."""
+    try:
+        return bool((_PROC / str(pid) / "exe").readlink())
+    except OSError:
+        return False
 
 
 def _pids() -> list[int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
+from tests.support import leftovers
 from tests.support.leftovers import end_leftovers
 
 
@@ -24,3 +26,16 @@ def test_a_process_that_is_on_its_way_out_is_waited_for() -> None:
         assert leaving.stdin is not None
         leaving.stdin.close()
         assert end_leftovers("leaving") == []
+
+
+def test_a_process_caught_in_the_middle_of_an_exec_was_missed(tmp_path: Path) -> None:
+    """Its environment reads as empty just then: this one is nearly always just then, and found at each look."""
+    script = tmp_path / "again.sh"
+    script.write_text(f'exec sh "{script}"\n')
+    marked = {**os.environ, "TEST_SESSION_MARK": "changing"}
+    with subprocess.Popen(["sh", str(script)], env=marked) as changing:
+        try:
+            looks = [leftovers.marked("changing") for _ in range(200)]
+        finally:
+            changing.kill()
+    assert looks == [[changing.pid]] * 200
