@@ -16,7 +16,8 @@ from typing import Final
 from uuid import UUID
 
 from gitlab_sync.edits import is_hidden
-from gitlab_sync.model import BatchId, BatchRow, MemberRow
+from gitlab_sync.errors import InvariantBroken
+from gitlab_sync.model import BatchId, BatchRow, MemberRow, ProjectId
 
 MAX_TEXT_BYTES: Final = 100_000
 MAX_TITLE_CHARACTERS: Final = 255
@@ -86,6 +87,13 @@ def branch_name(partition_key: str, batch_id: int, marker: UUID, attempt: int) -
 def branch_of(batch: BatchRow) -> str:
     """The branch of a batch: a rebuilt one stays on its branch, and so in its merge request."""
     return branch_name(batch.partition_key, batch.id, batch.marker, attempt=1)
+
+
+def project_of(batch: BatchRow) -> ProjectId:
+    """The project that a batch was claimed for. Raises InvariantBroken: a batch that was claimed has one."""
+    if batch.project_id is None:
+        raise InvariantBroken(f"batch {batch.id} has no project")
+    return batch.project_id
 
 
 def parse_branch_name(name: str) -> BranchRef | None:

@@ -40,6 +40,7 @@ from gitlab_sync.describe import (
     commit_message,
     merge_request_description,
     merge_request_title,
+    project_of,
 )
 from gitlab_sync.errors import (
     DuplicateKey,
@@ -155,7 +156,7 @@ async def _look_at_branch(
     ctx: Context, batch: BatchRow, members: Sequence[MemberRow], error: OutcomeUnknown | GitLabRefused
 ) -> PublishReport | None:
     """Race B: the commit may exist although the answer did not say so; a refused one is tried with fewer."""
-    branch = await ctx.gitlab.branch(batch.project_id or 0, branch_of(batch))
+    branch = await ctx.gitlab.branch(project_of(batch), branch_of(batch))
     if branch is not None:
         return await _adopt_branch(ctx, batch, branch)
     if isinstance(error, OutcomeUnknown):
@@ -182,11 +183,10 @@ async def _record_head(ctx: Context, batch: BatchRow, head_sha: str) -> None:
 
 
 async def _open_merge_request(ctx: Context, batch: BatchRow) -> PublishReport:
-    if batch.project_id is None:
-        raise InvariantBroken(f"batch {batch.id} has no project")
-    found = await _find_merge_request(ctx, batch, batch.project_id)
+    project_id = project_of(batch)
+    found = await _find_merge_request(ctx, batch, project_id)
     if found is None:
-        found = await _create_merge_request(ctx, batch, batch.project_id)
+        found = await _create_merge_request(ctx, batch, project_id)
     if isinstance(found, PublishReport):
         return found
     await ctx.points.hit("publish.after_merge_request")

@@ -52,11 +52,11 @@ from typing import Final
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.compose import paths_touched
 from gitlab_sync.context import Context
-from gitlab_sync.describe import branch_of, commit_message
+from gitlab_sync.describe import branch_of, commit_message, project_of
 from gitlab_sync.errors import GitLabRefused, InvariantBroken, OutcomeUnknown, StaleWrite
 from gitlab_sync.log_words import Unit
 from gitlab_sync.model import BatchRow, BranchInfo, CommitInfo, MergeMode
-from gitlab_sync.recognising import Plan, is_ours, plan_on, project_of
+from gitlab_sync.recognising import Plan, is_ours, plan_on
 from gitlab_sync.states import BatchStatus
 from gitlab_sync.store import batches, rebuilds
 from gitlab_sync.units import current, unit

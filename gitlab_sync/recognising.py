@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from gitlab_sync.compose import Composition
 from gitlab_sync.composing import compose_on
 from gitlab_sync.context import Context
-from gitlab_sync.describe import carries_marker
-from gitlab_sync.errors import GitLabRefused, InvariantBroken
+from gitlab_sync.describe import carries_marker, project_of
+from gitlab_sync.errors import GitLabRefused
 from gitlab_sync.model import BatchRow, CommitInfo, FileChange, MemberRow, ProjectId
 from gitlab_sync.store import batches
 from gitlab_sync.verdict.contents import blob_id, strays
@@ -80,10 +80,3 @@ def _blobs_of(composition: Composition, like: str) -> dict[str, str | None]:
         file.path: None if file.change is FileChange.DELETE else blob_id(file.content, like=like)
         for file in composition.files
     }
-
-
-def project_of(batch: BatchRow) -> ProjectId:
-    """Return the batch's project, which every claimed batch has."""
-    if batch.project_id is None:
-        raise InvariantBroken(f"batch {batch.id} has no project")
-    return batch.project_id

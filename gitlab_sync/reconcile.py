@@ -31,7 +31,7 @@ from gitlab_sync import ending, policy, units
 from gitlab_sync.asking import NO_TRAIN_TEXT, ask_to_merge
 from gitlab_sync.batch_writes import write_fact
 from gitlab_sync.context import Context
-from gitlab_sync.describe import branch_of
+from gitlab_sync.describe import branch_of, project_of
 from gitlab_sync.errors import GitLabRefused, GitLabUnavailable, OutcomeUnknown, StaleWrite
 from gitlab_sync.gateway import MergeAnswer
 from gitlab_sync.holding import SOON_S, block, check_in, lagging_s, meaning_of, unblock
@@ -190,7 +190,7 @@ async def _rebuild(ctx: Context, batch: BatchRow, verdict: Rebuild | Recognise, 
             return await _after_rebuild(ctx, batch, await rebuild(ctx, batch, verdict.manner), via)
         return await _after_rebuild(ctx, batch, await recognise(ctx, batch, verdict.sha), via)
     for branch in (str(batch.policy["target_branch"]), branch_of(batch)):
-        if await ctx.gitlab.branch(batch.project_id or 0, branch) is None:
+        if await ctx.gitlab.branch(project_of(batch), branch) is None:
             return Reconciled.BLOCKED
     await unblock(ctx, batch)
     return _LookAgain.LOOK_AGAIN

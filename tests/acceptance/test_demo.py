@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from gitlab_sync.sandbox.database import Flavour
 from tests.support.commands import COMMAND, environment, run_command
+from tests.support.one_server import first_server
 from tests.support.servers import RunningServer, Servers
 
 PATIENCE_S = 90.0
@@ -29,7 +29,7 @@ PATIENCE_S = 90.0
 @pytest.fixture
 def one_server(request: pytest.FixtureRequest, servers: Servers) -> RunningServer:
     """The first server of `--servers`."""
-    return servers.get(Flavour(str(request.config.getoption("servers")).partition(",")[0].strip()))
+    return first_server(servers, request)
 
 
 @contextmanager

@@ -13,7 +13,15 @@ import pytest
 
 from gitlab_sync.log_words import Event, Unit
 from gitlab_sync.sandbox.simulator import Running
-from tests.support.commands import BOT, PARTITION, PROJECT, service_environment, serving, simulated_gitlab
+from tests.support.commands import (
+    BOT,
+    PARTITION,
+    PROJECT,
+    request_body,
+    service_environment,
+    serving,
+    simulated_gitlab,
+)
 from tests.support.log_lines import Line, events, lines_of, units
 from tests.support.replica import HOOK_TOKEN, create_hook
 from tests.support.sink import SECRET, SinkServer, listening
@@ -44,19 +52,6 @@ def settings_of(folder: Path, database_url: str, gitlab: Running, **more: str) -
     digest = hashlib.sha256(PORTAL.encode()).hexdigest()
     tokens = {"API_TOKENS": f"portal:read+submit+operate:{digest}", "WEBHOOK_TOKENS": HOOK_TOKEN}
     return service_environment(folder, database_url, gitlab.base_url, **tokens, **more)
-
-
-def request_body(number: int) -> dict[str, Any]:
-    """A request as a portal sends it."""
-    return {
-        "partition": PARTITION,
-        "subject": f"user:{number}",
-        "target": "db-orders",
-        "action": "apply",
-        "edits": [{"op": "put", "path": f"access/user-{number}.txt", "content": "x\n"}],
-        "title": f"user {number} reads db-orders",
-        "requested_by": "alice",
-    }
 
 
 def submit(client: httpx2.Client, url: str, request_id: str, body: Any) -> list[str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_clas
 
 from tests.support.api import body
 from tests.support.commands import PARTITION, PROJECT, READER, service_environment, serving, simulated_gitlab
+from tests.support.prometheus_programs import program
 from tests.support.replica import create_hook
 from tests.support.road import until
 from tests.support.sink import SECRET, listening
@@ -116,11 +115,7 @@ def _scrape(url: str, log: Path) -> Scraped:
 @pytest.fixture
 def promtool() -> str:
     """Prometheus' own tool; with CI set it must be there."""
-    path = shutil.which("promtool")
-    if path is None:
-        assert not os.environ.get("CI"), "promtool is missing; .ci/run installs it"
-        pytest.skip("promtool is missing (Debian: apt-get install prometheus)")
-    return path
+    return program("promtool")
 
 
 def test_after_real_traffic_everything_has_moved_and_every_reader_takes_it(

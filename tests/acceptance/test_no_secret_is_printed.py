@@ -22,7 +22,7 @@ from gitlab_sync.sandbox.demo.children import Child
 from hooks.table import ALL
 from tests.support.canaries import token
 from tests.support.canary_stage import Planted, planted_stage
-from tests.support.commands import COMMAND, PARTITION, PROJECT
+from tests.support.commands import COMMAND, PARTITION, PROJECT, request_body
 from tests.support.log_lines import lines_of
 from tests.support.servers import RunningServer
 
@@ -90,19 +90,6 @@ class Portal:
 
     def close(self) -> None:
         self._client.close()
-
-
-def request_body(number: int) -> dict[str, Any]:
-    """A request as a portal sends it."""
-    return {
-        "partition": PARTITION,
-        "subject": f"user:{number}",
-        "target": "db-orders",
-        "action": "apply",
-        "edits": [{"op": "put", "path": f"access/user-{number}.txt", "content": "x\n"}],
-        "title": f"user {number} reads db-orders",
-        "requested_by": "alice",
-    }
 
 
 def test_no_output_holds_a_secret(tmp_path: Path, planted: Planted) -> None:

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from gitlab_sync import service
 from gitlab_sync.sandbox.simulator import Running
 from tests.failover.group import Group
 from tests.failover.watch import Probe, Watch, probed, watched
-from tests.support import silence
-from tests.support.crash_flows import OUTBOX_INTERVAL_S
+from tests.support.harsh_fixtures import quick_outbox, terse_logs
 from tests.support.quick_gitlab import sound_gitlab
 from tests.support.scorecard import Scorecard
+
+__all__ = ["quick_outbox", "terse_logs"]
 
 
 @pytest.fixture(scope="session")
@@ -54,19 +54,6 @@ def gitlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A simulated instance in a process of its own; at the end its git must be sound."""
     with sound_gitlab(tmp_path_factory.mktemp("repositories")) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def quick_outbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the next turn of deliveries."""
-    monkeypatch.setattr(service, "OUTBOX_INTERVAL_S", OUTBOX_INTERVAL_S)
-
-
-@pytest.fixture(autouse=True)
-def terse_logs() -> Iterator[None]:
-    """Errors are provoked by the hundred here."""
-    with silence.terse_logs():
-        yield
 
 
 @pytest.fixture(scope="session")

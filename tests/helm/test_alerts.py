@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from gitlab_sync import watching
 from gitlab_sync.invariants import OF_LIVENESS
 from tests.support.alert_series import CASES, Series
 from tests.support.chart import CHART, one, render
+from tests.support.prometheus_programs import program
 from tests.support.prometheus_queries import check_query
 
 ALERTS = CHART / "files/alerts.yaml"
@@ -35,11 +34,7 @@ def rules() -> list[Rule]:
 @pytest.fixture
 def promtool() -> str:
     """Prometheus' own tool; with CI set it must be there."""
-    path = shutil.which("promtool")
-    if path is None:
-        assert not os.environ.get("CI"), "promtool is missing; .ci/run installs it"
-        pytest.skip("promtool is missing (Debian: apt-get install prometheus)")
-    return path
+    return program("promtool")
 
 
 def test_every_alert_asks_for_what_the_service_shows(rules: list[Rule]) -> None:

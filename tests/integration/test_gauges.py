@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import pymysql
 import pytest
 from structlog.testing import capture_logs
 
@@ -23,8 +22,8 @@ from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.settlement import settle
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from tests.conftest import MakeConnection
-from tests.support.engine import PARTITION, engine_context, enqueue, partition
-from tests.support.filled_tables import Fill, fill, tables_filled
+from tests.support.engine import PARTITION, engine_context, enqueue, partition, shown
+from tests.support.filled_tables import Fill, execute, fill, tables_filled
 from tests.support.mysql_proxy import mysql_proxy
 from tests.support.port import Text
 from tests.support.replicas import LANDED, claimed
@@ -45,17 +44,6 @@ PAST: Final = (
     "UPDATE outbox SET dead_at = NULL, delivered_at = created_at",
     "ANALYZE TABLE merge_batch_request, merge_batch, outbox",
 )
-
-
-def run(connection: pymysql.Connection[Any], text: str) -> None:
-    """Execute one statement."""
-    with connection.cursor() as cursor:
-        cursor.execute(text)
-
-
-def shown(ctx: Context, name: str, **labels: str) -> float | None:
-    """What a scrape shows."""
-    return ctx.metrics.registry.get_sample_value(f"gitlab_sync_{name}", labels)
 
 
 async def rows_read(ctx: Context) -> int:
@@ -83,10 +71,10 @@ async def test_a_picture_costs_the_same_beside_ten_times_the_history(
     for rows in (1_200, 12_000):
         with closing(server.address.connect(parse_database_url(new_database_url).name)) as connection:
             for table in tables_filled():
-                run(connection, f"DELETE FROM {table}")
+                execute(connection, f"DELETE FROM {table}")
             fill(connection, Fill(rows))
             for text in PAST:
-                run(connection, text)
+                execute(connection, text)
         async with engine_context(new_database_url, size=1) as ctx:
             names: list[str] = []
             ctx.db.statement_seen = names.append
@@ -125,7 +113,7 @@ async def test_a_batch_is_overdue_by_its_own_deadline(database_url: str, connect
         reader = GaugeReader(ctx)
         await reader.refresh()
         assert shown(ctx, "batch_overdue_seconds", partition=PARTITION) == 0
-        run(
+        execute(
             connect(),
             "UPDATE merge_batch SET deadline_at = UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE WHERE status = 4",
         )
@@ -154,7 +142,7 @@ async def test_a_reason_from_another_release_is_shown_as_other(
     """A column is no enum: what stands in it may not become a label by itself."""
     async with grid_context(database_url) as ctx:
         await make_batch(ctx, BatchStatus.BLOCKED)
-        run(connect(), "UPDATE merge_batch SET reason_code = 'x\"} 1\\n# HELP' WHERE status = 4")
+        execute(connect(), "UPDATE merge_batch SET reason_code = 'x\"} 1\\n# HELP' WHERE status = 4")
         await GaugeReader(ctx).refresh()
         assert shown(ctx, "blocked_batches", partition=PARTITION, reason="other") == 1
 

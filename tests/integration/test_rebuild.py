@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import httpx2
@@ -266,6 +267,18 @@ async def test_somebody_pushes_while_we_compose_anew(simulator: Running, databas
         await require_no_violations(ctx)
 
 
+def pushed_before_ours(
+    ctx: Context, simulator: Running, batch: BatchRow, theirs: list[str]
+) -> Callable[..., Awaitable[CommitInfo]]:
+    """A push of ours right before which somebody has pushed to the branch; `theirs` gets their commit."""
+
+    async def too_late(project_id: Any, **push: Any) -> CommitInfo:
+        theirs.append(simulator.control.push(PATH, branch_of(batch), {"note.txt": "mine\n"}))
+        return await ctx.gitlab.reset_branch(project_id, **push)
+
+    return too_late
+
+
 async def test_somebody_pushes_in_the_last_millisecond_before_ours(
     simulator: Running, database_url: str
 ) -> None:
@@ -274,11 +287,7 @@ async def test_somebody_pushes_in_the_last_millisecond_before_ours(
     async with road(simulator, database_url, merge="manual") as ctx:
         await enqueue(ctx, 1)
         published = await until_published(ctx, await claimed(ctx))
-
-        async def too_late(project_id: Any, **push: Any) -> CommitInfo:
-            theirs.append(simulator.control.push(PATH, branch_of(published), {"note.txt": "mine\n"}))
-            return await ctx.gitlab.reset_branch(project_id, **push)
-
+        too_late = pushed_before_ours(ctx, simulator, published, theirs)
         move_target(simulator)
         blocked = await until_blocked(asked_otherwise(ctx, reset_branch=too_late), published.id)
         assert blocked.reason_code == "push_overwritten"
@@ -311,11 +320,7 @@ async def test_nobody_looks_until_an_hour_after_a_push_was_overwritten(
     async with road(simulator, database_url, merge="manual") as ctx:
         await enqueue(ctx, 1)
         published = await until_published(ctx, await claimed(ctx))
-
-        async def too_late(project_id: Any, **push: Any) -> CommitInfo:
-            theirs.append(simulator.control.push(PATH, branch_of(published), {"note.txt": "mine\n"}))
-            return await ctx.gitlab.reset_branch(project_id, **push)
-
+        too_late = pushed_before_ours(ctx, simulator, published, theirs)
         move_target(simulator)
         other = asked_otherwise(ctx, reset_branch=too_late)
         while (await batch_of(ctx, published.id)).head_sha == published.head_sha:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
-from typing import Any
 
-import pymysql
 import pytest
 from structlog.testing import capture_logs
 
 from gitlab_sync import watching
-from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.errors import DatabaseUnavailable
 from gitlab_sync.invariants import ALL, OF_LIVENESS, Pace
@@ -20,8 +17,8 @@ from gitlab_sync.service import Engine, Role
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.watching import INTERVAL_S, Watch, check
 from tests.conftest import MakeConnection
-from tests.support.engine import engine_context
-from tests.support.filled_tables import Fill, fill, tables_filled
+from tests.support.engine import engine_context, shown
+from tests.support.filled_tables import Fill, execute, fill, tables_filled
 from tests.support.port import Text
 from tests.support.road import until
 from tests.support.rows import grid_context, make_each
@@ -38,17 +35,6 @@ OLD = (
     "UPDATE binding SET expires_at = NULL",
     "UPDATE outbox SET dead_at = NULL, delivered_at = created_at",
 )
-
-
-def run(connection: pymysql.Connection[Any], text: str) -> None:
-    """Execute one statement."""
-    with connection.cursor() as cursor:
-        cursor.execute(text)
-
-
-def shown(ctx: Context, name: str, **labels: str) -> float | None:
-    """What a scrape shows."""
-    return ctx.metrics.registry.get_sample_value(f"gitlab_sync_{name}", labels)
 
 
 async def test_what_holds_is_shown_as_zero_for_every_invariant(database_url: str) -> None:
@@ -72,14 +58,14 @@ async def test_a_violation_is_shown_and_told_with_its_row(database_url: str, con
     """The alert says how many, the log where to look; once mended it is zero again."""
     async with grid_context(database_url) as ctx:
         await make_each(ctx)
-        run(connect(), "UPDATE outbox SET subject = CONCAT('lost:', id) WHERE event = 'batch.succeeded'")
+        execute(connect(), "UPDATE outbox SET subject = CONCAT('lost:', id) WHERE event = 'batch.succeeded'")
         with capture_logs() as lines:
             await check(ctx, asyncio.Event())
         assert shown(ctx, "invariant_violations", invariant="invariant_settled_is_told") == 1
         assert [
             (line["log_level"], line["invariant"], line["found"]) for line in lines if "invariant" in line
         ] == [("error", "invariant_settled_is_told", 1)]
-        run(
+        execute(
             connect(),
             "UPDATE outbox SET subject = (SELECT CONCAT('batch:', id, ':', version) FROM merge_batch "
             "WHERE status = 2) WHERE event = 'batch.succeeded'",
@@ -96,11 +82,13 @@ async def test_the_check_costs_the_same_beside_ten_times_the_history(
     for rows in (1_200, 12_000):
         with closing(server.address.connect(parse_database_url(new_database_url).name)) as connection:
             for table in tables_filled():
-                run(connection, f"DELETE FROM {table}")
+                execute(connection, f"DELETE FROM {table}")
             fill(connection, Fill(rows))
             for text in OLD:
-                run(connection, text)
-            run(connection, "ANALYZE TABLE merge_batch, operation, operation_audit, binding_history, outbox")
+                execute(connection, text)
+            execute(
+                connection, "ANALYZE TABLE merge_batch, operation, operation_audit, binding_history, outbox"
+            )
         async with engine_context(new_database_url, size=1) as ctx:
             before = await ctx.db.read("test", _reads)
             names: list[str] = []

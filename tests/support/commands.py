@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 import structlog
@@ -114,6 +114,19 @@ def serving(folder: Path, environ: Mapping[str, str], *arguments: str) -> Iterat
         yield child, f"http://{child.wait_for_line('event', 'serving')['address']}"
     finally:
         child.stop()
+
+
+def request_body(number: int) -> dict[str, Any]:
+    """A request as a portal sends it."""
+    return {
+        "partition": PARTITION,
+        "subject": f"user:{number}",
+        "target": "db-orders",
+        "action": "apply",
+        "edits": [{"op": "put", "path": f"access/user-{number}.txt", "content": "x\n"}],
+        "title": f"user {number} reads db-orders",
+        "requested_by": "alice",
+    }
 
 
 def request_yaml(number: int) -> str:

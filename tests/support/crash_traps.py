@@ -12,6 +12,15 @@ from gitlab_sync.sandbox.database import Flavour
 from tests.support.crash_flows import Flow
 from tests.support.crash_points import How, Trap
 
+_THE_END: Final = (
+    "landing.proven",
+    "settle.after_batch",
+    "settle.after_members",
+    "settle.after_outbox",
+    "settle.committed",
+    "clean_up.before_delete",
+    "clean_up.after_delete",
+)
 TRAPS: Final[dict[Flow, tuple[str, ...]]] = {
     Flow.LAND: (
         "submit.before_transaction",
@@ -43,13 +52,7 @@ TRAPS: Final[dict[Flow, tuple[str, ...]]] = {
         "fact.committed#3",
         "merge.before_ask",
         "merge.asked",
-        "landing.proven",
-        "settle.after_batch",
-        "settle.after_members",
-        "settle.after_outbox",
-        "settle.committed",
-        "clean_up.before_delete",
-        "clean_up.after_delete",
+        *_THE_END,
         "clean_up.committed",
         "outbox.before_lease",
         "outbox.leased",
@@ -66,13 +69,7 @@ TRAPS: Final[dict[Flow, tuple[str, ...]]] = {
         "give_up.closed",
         "give_up.branch_deleted",
         "give_up.read_again",
-        "landing.proven",
-        "settle.after_batch",
-        "settle.after_members",
-        "settle.after_outbox",
-        "settle.committed",
-        "clean_up.before_delete",
-        "clean_up.after_delete",
+        *_THE_END,
     ),
     Flow.BLOCK: ("block.before_commit", "block.committed", "fact.before_commit#4", "fact.committed#4"),
     Flow.REBUILD: (

@@ -75,6 +75,11 @@ async def engine_context(
         await db.close()
 
 
+def shown(ctx: Context, name: str, **labels: str) -> float | None:
+    """What a scrape shows of `gitlab_sync_<name>`."""
+    return ctx.metrics.registry.get_sample_value(f"gitlab_sync_{name}", labels)
+
+
 @asynccontextmanager
 async def gitlab_client(url: str, token: str) -> AsyncIterator[GitLabClient]:
     """A client of the simulated instance."""

@@ -157,6 +157,12 @@ NEARLY_EMPTY: Final = Fill(3)
 ONE_FOR_ALL: Final = Fill(200, group=500, claimed=9, partitions=1)  # one batch holds nearly everything
 
 
+def execute(connection: pymysql.Connection[Any], text: str) -> None:
+    """Run one statement without parameters."""
+    with connection.cursor() as cursor:
+        cursor.execute(text)
+
+
 def fill(connection: pymysql.Connection[Any], wanted: Fill) -> None:
     """Put rows into every table, and let the server look at them."""
     rows = wanted.rows

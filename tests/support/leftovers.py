@@ -20,7 +20,7 @@ from typing import Final
 _VARIABLE: Final = "TEST_SESSION_MARK"
 _GRACE_S: Final = 5.0
 _PROC: Final = Path("/proc")
-_EXEC_S: Final = 1.0  # far longer than an exec takes; a process that was started without any environment costs it
+_EXEC_S: Final = 1.0  # far longer than an exec; a process started without any environment costs it
 
 
 def mark_children() -> str:

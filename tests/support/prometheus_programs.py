@@ -17,7 +17,7 @@ _REMEDY: Final = (
 
 
 def program(name: str) -> str:
-    """The path of `prometheus` or `alertmanager`.
+    """The path of `prometheus`, `alertmanager` or a tool of theirs.
 
     Where it is missing the test is skipped, and with CI set it fails; both say what helps.
     """

@@ -29,7 +29,7 @@ def test_a_process_that_is_on_its_way_out_is_waited_for() -> None:
 
 
 def test_a_process_caught_in_the_middle_of_an_exec_was_missed(tmp_path: Path) -> None:
-    """Its environment reads as empty just then: this one is nearly always just then, and found at each look."""
+    """Its environment reads as empty just then: this one is nearly always there, and found each time."""
     script = tmp_path / "again.sh"
     script.write_text(f'exec sh "{script}"\n')
     marked = {**os.environ, "TEST_SESSION_MARK": "changing"}
