@@ -159,18 +159,18 @@ async def fail_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: st
 async def require_failed(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> None:
     """`fail_batch` for a caller who must know that it is done; raises StaleWrite if it is not."""
     if await fail_batch(ctx, batch_id, version=version, actor=actor) is not Outcome.WON:
-        raise _stale(await _get(ctx, batch_id))
+        raise _stale(await _get(ctx, batch_id), version)
 
 
 async def retry_batch(ctx: Context, batch_id: BatchId, *, version: int, actor: str) -> None:
     """An operator lets a BLOCKED batch go on. Raises NotFound, StaleWrite with the present state."""
     batch = await _active(ctx, batch_id, version)
     if batch.status is not BatchStatus.BLOCKED:
-        raise _stale(batch)
+        raise _stale(batch, version)
     try:
         await write_fact(ctx, "unblock", batch, lambda session: batches.unblock_if_blocked(session, batch))
     except StaleWrite:
-        raise _stale(await _get(ctx, batch_id)) from None
+        raise _stale(await _get(ctx, batch_id), version) from None
     current().know(batch_id=batch_id, partition=batch.partition_key)
     ctx.log.info(Event.BATCH_RETRIED_BY_HAND, batch_id=batch_id, partition=batch.partition_key, actor=actor)
 
@@ -280,10 +280,13 @@ async def _get(ctx: Context, batch_id: BatchId) -> BatchRow:
 async def _active(ctx: Context, batch_id: BatchId, version: int) -> BatchRow:
     batch = await _get(ctx, batch_id)
     if batch.status in TERMINAL_BATCH or batch.version != version:
-        raise _stale(batch)
+        raise _stale(batch, version)
     return batch
 
 
-def _stale(batch: BatchRow) -> StaleWrite:
+def _stale(batch: BatchRow, named: int) -> StaleWrite:
     present = {"id": batch.id, "status": batch.status.name, "version": batch.version}
-    return StaleWrite(f"batch {batch.id} is {batch.status.name} at version {batch.version}", present=present)
+    aside = f", the call named version {named}" if named != batch.version else ""
+    return StaleWrite(
+        f"batch {batch.id} is {batch.status.name} at version {batch.version}{aside}", present=present
+    )

@@ -129,11 +129,16 @@ class GitLabUnavailable(GitLabError):
         self.retry_after_s = retry_after_s
 
 
+def with_status(status: int, message: str) -> str:
+    """What GitLab said, with the status before it; once where its words begin with it: "401 No"."""
+    return message if message.startswith(f"{status} ") or not status else f"{status} {message}"
+
+
 class GitLabRefused(GitLabError):
     """GitLab understood and refused; repeating will not help."""
 
     def __init__(self, operation: str, status: int, message: str) -> None:
-        super().__init__(f"{operation}: {status} {message}")
+        super().__init__(f"{operation}: {with_status(status, message)}")
         self.operation = operation
         self.status = status
         self.message = message

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 from urllib.parse import urlsplit, urlunsplit
 
-from gitlab_sync.errors import GitLabError, GitLabRefused, GitLabUnavailable, OutcomeUnknown
+from gitlab_sync.errors import GitLabError, GitLabRefused, GitLabUnavailable, OutcomeUnknown, with_status
 
 LONGEST_TEXT: Final = 500
 LONGEST_WAIT_S: Final = 10.0  # what a call waits for by itself; a longer wish goes to the caller
@@ -258,8 +258,7 @@ def _unavailable(failure: Failure) -> GitLabUnavailable:
 
 
 def _sentence(failure: Failure) -> str:
-    status = f"{failure.status} " if failure.status else ""
-    return f"{failure.call}: {status}{failure.text}"
+    return f"{failure.call}: {with_status(failure.status, failure.text)}"
 
 
 def _cut(text: str) -> str:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
-from gitlab_sync.errors import ConfigError, GitLabSyncError, InvalidRequest, StaleWrite
+from gitlab_sync.errors import ConfigError, DatabaseDefect, GitLabSyncError, InvalidRequest, StaleWrite
+
+_NO_SCHEMA: Final = "the schema is missing or older than this release: run `gitlab-sync migrate`"
+_NO_RIGHT: Final = "the database user lacks a right that README.md names under its GRANT"
+#: MySQL Server Error Message Reference: no such table, unknown column; denied on a table, on a column.
+_REMEDIES: Final = {1146: _NO_SCHEMA, 1054: _NO_SCHEMA, 1142: _NO_RIGHT, 1143: _NO_RIGHT}
 
 
 class ExitCode(IntEnum):
@@ -38,5 +44,7 @@ def explain(error: GitLabSyncError) -> Failure:
         case StaleWrite(present=present) if present:
             facts = ", ".join(f"{name}={value}" for name, value in present.items())
             return Failure(ExitCode.FOUND, [f"{error} (now: {facts})"])
+        case DatabaseDefect(code=code) if code in _REMEDIES:
+            return Failure(ExitCode.FOUND, [str(error), _REMEDIES[code]])
         case _:
             return Failure(ExitCode.FOUND, [f"{error}" or type(error).__name__])

@@ -13,7 +13,7 @@ import pytest
 from gitlab_sync.cli import shapes
 from gitlab_sync.cli.failures import ExitCode, explain
 from gitlab_sync.cli.output import plain, say_table
-from gitlab_sync.errors import ConfigError, FieldProblem, InvalidRequest, NotFound, StaleWrite
+from gitlab_sync.errors import ConfigError, DatabaseDefect, FieldProblem, InvalidRequest, NotFound, StaleWrite
 from gitlab_sync.model import (
     AuditRow,
     BatchId,
@@ -115,6 +115,15 @@ def test_errors_have_the_promised_exit_codes() -> None:
     stale = explain(StaleWrite("moved", present={"status": "MERGED", "version": 3}))
     assert (stale.exit_code, stale.lines) == (ExitCode.FOUND, ("moved (now: status=MERGED, version=3)",))
     assert explain(NotFound("no such thing")).exit_code == ExitCode.FOUND
+
+
+@pytest.mark.parametrize(("code", "remedy"), [(1146, "gitlab-sync migrate"), (1142, "GRANT")])
+def test_a_database_without_our_tables_was_told_with_the_servers_words_alone(code: int, remedy: str) -> None:
+    """Whoever lists batches before the first migration is told what to run."""
+    said = explain(DatabaseDefect(code, "Table 'gitlab_sync.merge_batch' doesn't exist"))
+    assert said.exit_code == ExitCode.FOUND
+    assert len(said.lines) == 2
+    assert remedy in said.lines[1]
 
 
 @pytest.mark.parametrize(

@@ -164,3 +164,16 @@ def test_an_empty_body_is_told_by_the_status_line_and_a_redirect_by_its_target()
 def test_what_a_404_is_about(call: GitLabCall, status: int, text: str, meaning: NotFound) -> None:
     """Only a 404 that names the thing proves that its project was found."""
     assert meaning_of_404(call, GitLabRefused(call, status, text)) is meaning
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "said"),
+    [
+        (401, "401 Unauthorized", "merge_request: 401 Unauthorized"),
+        (503, "down for maintenance", "merge_request: 503 down for maintenance"),
+        (400, "4001 is not a user", "merge_request: 400 4001 is not a user"),
+    ],
+)
+def test_a_status_that_gitlab_repeats_in_its_words_was_said_twice(status: int, text: str, said: str) -> None:
+    """Many of its bodies begin with the status; "401 401 Unauthorized" looked like a fault of ours."""
+    assert str(judge(answered(READ, status, text)).error) == said
