@@ -11,7 +11,10 @@ A  a handshake is half done when the filter comes: it is let through to its end,
 B  the queue is not empty when the listener is closed: a round trip is waited for, and the event loop
    accepts what came within it before the pause ends, however late that is.
 C  no such filter (not Linux, or a sandbox that refuses it): the same without it; whoever connects within the
-   last turn of the event loop may be reset.
+   turn of the event loop may be reset.
+D  a connection is accepted in the very turn in which the listener is closed: asyncio makes its transport a
+   turn later and drops it when the server is closed by then (`Server._attach`). So nobody is accepted any
+   more first, and those who were have a turn to get in.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import contextlib
 import ctypes
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 ROUND_TRIP_S: Final = 0.1
@@ -40,12 +43,16 @@ _NO_NEW_ONES: Final = b"".join(
 )
 
 
-async def accept_the_last(listeners: Iterable[socket.socket], round_trip_s: float = ROUND_TRIP_S) -> None:
+async def accept_the_last(listeners: Collection[socket.socket], round_trip_s: float = ROUND_TRIP_S) -> None:
     """Let nobody new in, and return when all who are in were accepted. Then close the listeners at once."""
     for listener in listeners:
         with contextlib.suppress(OSError):  # race C
             _ignore_new_ones(listener)
     await asyncio.sleep(round_trip_s)
+    await asyncio.sleep(0)  # whoever the event loop has seen at the door is let in
+    for listener in listeners:
+        asyncio.get_running_loop().remove_reader(listener)
+    await asyncio.sleep(0)  # race D
 
 
 def _ignore_new_ones(listener: socket.socket) -> None:

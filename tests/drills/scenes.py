@@ -14,12 +14,15 @@ def offered(house: Installation, *numbers: int) -> int:
     """Requests in one merge request whose pipeline does not end; the merge request's number."""
     house.gitlab.control.set_plan(PROJECT, "running")
     assert house.cli("partitions", "pause", PARTITION, "--reason", "into one batch").exit_code == 0
+    ((before,),) = house.rows(
+        "SELECT COALESCE(MAX(id), 0) FROM merge_batch"
+    )  # one of these may be landing now
     for number in numbers:
         house.submit(number)
     assert house.cli("partitions", "resume", PARTITION).exit_code == 0
-    found = "SELECT mr_iid FROM merge_batch WHERE pipeline_id > 0 AND status = 1"
-    house.until(lambda: house.rows(found), "it is offered, and its pipeline runs")
-    ((iid,),) = house.rows(found)
+    found = "SELECT mr_iid FROM merge_batch WHERE pipeline_id > 0 AND status = 1 AND id > %s"
+    house.until(lambda: house.rows(found, before), "it is offered, and its pipeline runs")
+    ((iid,),) = house.rows(found, before)
     return int(iid)
 
 

@@ -197,6 +197,27 @@ async def test_a_crowd_that_waits_at_the_door_is_let_in_before_it_is_shut(
     assert set(answers) == {outcome}
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_connection_accepted_in_the_turn_of_the_closing_was_dropped(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Its transport was about to be made when the server was closed: reset, and a socket left open."""
+    crowd: list[socket.socket] = []
+
+    async def come_just_now(listeners: list[socket.socket], _round_trip_s: float) -> None:
+        crowd.extend(_come(listeners[0].getsockname()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await closing.accept_the_last(listeners, 0)
+
+    monkeypatch.setattr(hooks.server, "accept_the_last", come_just_now)
+    async with server() as served:
+        served.stop.set()
+        await until(lambda: _are_more(crowd, CROWD - 1), "the crowd is at the door")
+        answers = await asyncio.gather(*(asyncio.to_thread(_first_line, one) for one in crowd))
+    assert set(answers) == {b"HTTP/1.1 202 Accepted"}
+
+
 @pytest.mark.parametrize(("guard", "outcome"), [("with", b"not let in"), ("without", b"reset")])
 async def test_who_comes_too_late_to_be_let_in_has_sent_nothing(
     monkeypatch: pytest.MonkeyPatch, guard: str, outcome: bytes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,3 +57,25 @@ def test_every_part_names_tests_that_are_there() -> None:
     for part in run.PARTS:
         for name in part.tests:
             assert list(run.ROOT.glob(name)), f"{part.name}: {name}"
+
+
+TERMINATED = """
+import signal, subprocess, sys
+from tests.chaos import run
+signal.signal(signal.SIGTERM, run.pass_on)
+part = 'try: print("up", flush=True); input()\\nexcept KeyboardInterrupt: print("told", flush=True)'
+run._ended(subprocess.Popen([sys.executable, "-c", part]), 600)
+"""
+
+
+def test_a_run_that_was_terminated_left_its_servers_behind() -> None:
+    """The part that runs is told and waited for; else pytest goes on alone for twenty minutes."""
+    command = [sys.executable, "-c", TERMINATED]
+    with subprocess.Popen(
+        command, cwd=run.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.terminate()
+        assert process.stdout.read() == "told\n"
+    assert process.returncode == 143
