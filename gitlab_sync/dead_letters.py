@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from gitlab_sync.context import Context
+from gitlab_sync.db import Session
 from gitlab_sync.errors import FieldProblem, InvalidRequest
 from gitlab_sync.store import outbox
 from gitlab_sync.store.outbox import AfterLetter, Letter
@@ -39,7 +40,15 @@ async def list_dead(ctx: Context, cursor: str | None, limit: int) -> tuple[list[
 
 async def replay(ctx: Context, row_ids: Sequence[int]) -> int:
     """Make dead letters due again; how many of them were dead."""
-    return await ctx.db.transaction("outbox_replay", lambda session: outbox.replay_if_dead(session, row_ids))
+
+    async def work(session: Session) -> int:
+        replayed = await outbox.replay_if_dead(session, row_ids)
+        await ctx.points.hit("replay.before_commit")
+        return replayed
+
+    replayed = await ctx.db.transaction("outbox_replay", work)
+    await ctx.points.hit("replay.committed")
+    return replayed
 
 
 async def replay_all(ctx: Context) -> int:

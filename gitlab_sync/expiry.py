@@ -97,6 +97,7 @@ async def _end(ctx: Context, due: Sequence[ExpiredRelation], stop: asyncio.Event
     removals = [removal for relation in due if (removal := _removal_or_told(ctx, relation)) is not None]
     if not removals:
         return 0
+    await ctx.points.hit("expiry.found")
     try:
         return await _admit(ctx, removals)
     except (InvalidRequest, SubmitRefused):
@@ -105,6 +106,7 @@ async def _end(ctx: Context, due: Sequence[ExpiredRelation], stop: asyncio.Event
 
 async def _admit(ctx: Context, removals: Sequence[NewRequest]) -> int:
     submitted = await submit(ctx, removals, caller=CALLER, occasion=Occasion.EXPIRED)
+    await ctx.points.hit("expiry.admitted")
     if submitted.answer is SubmitAnswer.REPEATED:
         return 0
     for removal in removals:

@@ -48,9 +48,15 @@ async def sweep_up(ctx: Context, stop: asyncio.Event) -> int:
 
 
 async def _all_chunks(ctx: Context, delete: _Delete, stop: asyncio.Event) -> int:
+    async def work(session: Session) -> int:
+        deleted = await delete(session)
+        await ctx.points.hit("janitor.before_commit")
+        return deleted
+
     total = 0
     while not stop.is_set():
-        deleted = await ctx.db.transaction("janitor", delete, confirm=run_again)
+        deleted = await ctx.db.transaction("janitor", work, confirm=run_again)
+        await ctx.points.hit("janitor.committed")
         total += deleted
         if deleted < CHUNK:
             break

@@ -29,6 +29,7 @@ async def pause(ctx: Context, partition_key: str, *, reason: str, actor: str) ->
 
     async def work(session: Session) -> None:
         await edge.insert_pause(session, key, reason, actor)
+        await ctx.points.hit("pause.before_commit")
 
     async def confirm(session: Session, _token: bytes) -> bool:
         present = await edge.lock_pause(session, key)
@@ -41,6 +42,7 @@ async def pause(ctx: Context, partition_key: str, *, reason: str, actor: str) ->
             raise
         present = await ctx.db.read("pause", lambda session: edge.get_pause(session, key))
         raise StaleWrite(f"partition {key!r} is paused already", present=_present(present)) from None
+    await ctx.points.hit("pause.committed")
     ctx.log.info(Event.PARTITION_PAUSED, partition=key, actor=actor, reason=reason)
 
 
@@ -56,11 +58,13 @@ async def resume(ctx: Context, partition_key: str, *, actor: str) -> None:
             raise StaleWrite(f"partition {key!r} is not paused", present=_present(present))
         ended[:] = [present]
         await edge.delete_pause(session, key)
+        await ctx.points.hit("resume.before_commit")
 
     async def confirm(session: Session, _token: bytes) -> bool:
         return await edge.lock_pause(session, key) not in ended
 
     await ctx.db.transaction("resume", work, confirm=confirm)
+    await ctx.points.hit("resume.committed")
     ctx.log.info(Event.PARTITION_RESUMED, partition=key, actor=actor)
 
 

@@ -77,6 +77,17 @@ POINTS: Final = (
     "outbox.before_mark",
     "outbox.marked",
     "outbox.woken",
+    "replay.before_commit",
+    "replay.committed",
+    # beside any batch: rounds paused and resumed, relations whose time is over, what nobody needs any more
+    "pause.before_commit",
+    "pause.committed",
+    "resume.before_commit",
+    "resume.committed",
+    "expiry.found",
+    "expiry.admitted",
+    "janitor.before_commit",
+    "janitor.committed",
 )
 
 

@@ -16,12 +16,16 @@ from typing import Any, Final
 
 from gitlab_sync.admission import Idempotency, submit
 from gitlab_sync.context import Context
+from gitlab_sync.dead_letters import replay_all
 from gitlab_sync.deliveries import accept_delivery
 from gitlab_sync.edge_values import Delivery, DeliveryAnswer
 from gitlab_sync.errors import DatabaseError, StaleWrite
+from gitlab_sync.expiry import expire_due
+from gitlab_sync.janitor import sweep_up
 from gitlab_sync.model import Approval, BatchId, MergeMode, NewRequest, OnFailure, OperationId, Partition
 from gitlab_sync.moves import approve
 from gitlab_sync.outbox import deliver_due
+from gitlab_sync.pausing import pause, resume
 from gitlab_sync.reconcile import reconcile
 from gitlab_sync.rounds import run_round
 from gitlab_sync.service import Engine, Role
@@ -181,6 +185,34 @@ async def _engine(ctx: Context, _flow: Flow) -> None:
     await Engine(ctx, ROLES).run(asyncio.Event())
 
 
+async def _pause(ctx: Context, _flow: Flow) -> None:
+    try:
+        await pause(ctx, PARTITION, reason="maintenance", actor="olga")
+    except StaleWrite as error:  # by the one that died before it could say so
+        if error.present != {"pause": "maintenance", "paused_by": "olga"}:
+            raise
+
+
+async def _resume(ctx: Context, _flow: Flow) -> None:
+    try:
+        await resume(ctx, PARTITION, actor="olga")
+    except StaleWrite as error:
+        if error.present["pause"] is not None:
+            raise
+
+
+async def _replay(ctx: Context, _flow: Flow) -> None:
+    await replay_all(ctx)
+
+
+async def _expire(ctx: Context, _flow: Flow) -> None:
+    await expire_due(ctx, asyncio.Event())
+
+
+async def _sweep(ctx: Context, _flow: Flow) -> None:
+    await sweep_up(ctx, asyncio.Event())
+
+
 async def _active(ctx: Context) -> BatchId:
     """The batch in the partition's slot."""
     found = await ctx.db.read("active", lambda session: batches.find_active(session, PARTITION))
@@ -198,4 +230,9 @@ _TAKE: Final[dict[str, Callable[[Context, Flow], Awaitable[None]]]] = {
     "hook": _hook,
     "deliver": _deliver,
     "engine": _engine,
+    "pause": _pause,
+    "resume": _resume,
+    "replay": _replay,
+    "expire": _expire,
+    "sweep": _sweep,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from gitlab_sync.points import POINTS
 from gitlab_sync.sandbox.database import Flavour
 from tests.support.crash_flows import Flow
 from tests.support.crash_points import How, Trap
@@ -84,6 +85,10 @@ TRAPS: Final[dict[Flow, tuple[str, ...]]] = {
     Flow.HOOKED: ("delivery.before_commit", "delivery.committed"),
 }
 LATE: Final = frozenset({"clean_up.before_close", "clean_up.after_close"})  # in a test of its own
+#: Passed by no flow of a batch; `test_crashes_beside_batches.py` has a test for each.
+ASIDE: Final = frozenset(
+    point for point in POINTS if point.startswith(("replay.", "pause.", "resume.", "expiry.", "janitor."))
+)
 IN_THE_DATABASE: Final = re.compile(
     r"(claim|settle|move|delivery|release)\.|\.(before_(commit|record|lease|mark)|committed|marked)$"
 )
