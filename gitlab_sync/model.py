@@ -297,6 +297,16 @@ class BranchInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class LandedWaits:
+    """Requests that landed with one batch after about as long: how many, their waits in sum, the longest."""
+
+    requests: int
+    waited_us: int
+    slowest_us: int
+    slowest: OperationId
+
+
+@dataclass(frozen=True, slots=True)
 class CommitInfo:
     """A commit at GitLab."""
 

@@ -34,7 +34,7 @@ from gitlab_sync.db import Abandon, Session
 from gitlab_sync.errors import InvariantBroken
 from gitlab_sync.freezing import freeze
 from gitlab_sync.log_words import Event, Unit
-from gitlab_sync.model import BatchRow, OnFailure, OperationId
+from gitlab_sync.model import BatchRow, LandedWaits, OnFailure
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, OperationStatus, Via, require_batch_edge
 from gitlab_sync.store import batches, bindings, operations, outbox, requests, views
 from gitlab_sync.store.operations import RoundRule
@@ -209,8 +209,8 @@ async def _won(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _
     _count(ctx, batch, ending, via, moved)
     if ending.freeze is not None:
         ctx.log.error(Event.PARTITION_FROZEN, partition=partition, batch_id=batch.id, reason=ending.freeze)
-    present, waits_s = await ctx.db.read("settled", lambda session: _read_back(session, batch, moved))
-    ctx.metrics.landed(waits_s)
+    present, waits = await ctx.db.read("settled", lambda session: _read_back(session, batch, moved))
+    ctx.metrics.landed(waits)
     return Settled(Outcome.WON, present, moved.merged, moved.failed, moved.requeued)
 
 
@@ -230,7 +230,7 @@ def _count(ctx: Context, batch: BatchRow, ending: Ending, via: Via, moved: _Move
 
 async def _read_back(
     session: Session, batch: BatchRow, moved: _Moved
-) -> tuple[BatchRow | None, dict[OperationId, float]]:
-    """The batch as it is now, and how long each of its requests has waited to land."""
+) -> tuple[BatchRow | None, list[LandedWaits]]:
+    """The batch as it is now, and how long its requests have waited to land."""
     present = await batches.get(session, batch.id)
-    return present, await views.select_landed_waits(session, batch.id) if moved.merged else {}
+    return present, await views.select_landed_waits(session, batch.id) if moved.merged else []

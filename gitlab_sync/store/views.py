@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from gitlab_sync.db import Session
-from gitlab_sync.model import BatchId, BatchRow, OperationId, OperationRow
+from gitlab_sync.model import BatchId, BatchRow, LandedWaits, OperationRow
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
 from gitlab_sync.store.shapes import batch_row, operation_id_of, operation_row, seconds_of, text_of
 from sql import statement
 
+_ID_BYTES: Final = 16
 _NEWEST: Final = 2**63 - 1
 _LATEST: Final = datetime(9999, 12, 31)  # noqa: DTZ001  naive UTC, as everywhere at the driver
 
@@ -146,10 +147,18 @@ async def select_active(session: Session) -> list[ActiveBatch]:
     ]
 
 
-async def select_landed_waits(session: Session, batch_id: BatchId) -> dict[OperationId, float]:
-    """How many seconds each request that has landed with this batch has waited, from its submit."""
+async def select_landed_waits(session: Session, batch_id: BatchId) -> list[LandedWaits]:
+    """How long the requests that have landed with this batch have waited, from their submit."""
     rows = await session.rows(statement("view_landed_waits"), {"batch_id": batch_id})
-    return {operation_id_of(row["operation_id"]): seconds_of(row["waited_us"]) or 0.0 for row in rows}
+    return [
+        LandedWaits(
+            requests=row["requests"],
+            waited_us=int(row["waited_us"]),
+            slowest_us=int(row["slowest"][:-_ID_BYTES]),
+            slowest=operation_id_of(row["slowest"][-_ID_BYTES:]),
+        )
+        for row in rows
+    ]
 
 
 async def count_settled_by_via(session: Session) -> dict[Via, int]:

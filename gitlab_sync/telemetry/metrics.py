@@ -14,7 +14,7 @@ B  a scrape while a picture is replaced: both happen on the event loop, neither 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from importlib import metadata
@@ -31,7 +31,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 
 from gitlab_sync.gitlab_errors import GitLabCall
-from gitlab_sync.model import BatchId, OperationId
+from gitlab_sync.model import BatchId, LandedWaits
 from gitlab_sync.states import TERMINAL_BATCH, BatchStatus, Via
 from gitlab_sync.telemetry.exemplars import exemplar
 from gitlab_sync.telemetry.gauges import Gauges, GaugeSnapshot
@@ -97,12 +97,20 @@ class Metrics:
     def relation_expired(self, partition: str, result: ExpiryResult) -> None:
         self._expiries.labels(self._partition(partition), result).inc()
 
-    def landed(self, waits_s: Mapping[OperationId, float]) -> None:
-        """These requests were merged with one batch, each so long after its submit; the slowest is named."""
-        slowest = max(waits_s, key=waits_s.__getitem__, default=None)
-        for operation_id, waited_s in waits_s.items():
-            shown = exemplar(operation_id=operation_id) if operation_id is slowest else None
-            self._time_to_land.observe(waited_s, shown)
+    def landed(self, waits: Sequence[LandedWaits]) -> None:
+        """Requests were merged with one batch, so long after their submits; the slowest of all is named.
+
+        Each of `waits` lies within one bucket: its slowest counts with its own wait, the others with their
+        mean, which leaves buckets and sum as if each had been counted.
+        """
+        slowest = max(waits, key=lambda one: one.slowest_us, default=None)
+        for some in waits:
+            shown = exemplar(operation_id=some.slowest) if some is slowest else None
+            self._time_to_land.observe(some.slowest_us / 1e6, shown)
+            others = some.requests - 1
+            mean_s = (some.waited_us - some.slowest_us) / max(others, 1) / 1e6
+            for _ in range(others):
+                self._time_to_land.observe(mean_s)
 
     def detected(self, via: Via, lag: timedelta, batch_id: BatchId) -> None:
         """A merge was settled `lag` after GitLab's own merge time."""

@@ -146,12 +146,20 @@ FROM merge_batch b FORCE INDEX (ix_batch_status_check)
 WHERE b.status IN (1, 4);
 
 -- name: view_landed_waits
--- How long each request of a landed batch has waited since its submit, for the histogram; read after the settlement.
+-- How long the requests of a landed batch have waited since their submit, summed up for each bucket of the
+-- histogram (its bounds, plus one microsecond: a bound belongs to the bucket below); read after the settlement.
 -- index: merge_batch_member.PRIMARY, operation.uk_operation_operation_id
-SELECT o.operation_id, TIMESTAMPDIFF(MICROSECOND, o.created_at, o.updated_at) AS waited_us
+SELECT INTERVAL(TIMESTAMPDIFF(MICROSECOND, o.created_at, o.updated_at), 1000001, 5000001, 15000001, 60000001,
+                300000001, 600000001, 1200000001, 1800000001, 3600000001, 7200000001, 14400000001,
+                86400000001) AS bucket,
+       COUNT(*) AS requests,
+       SUM(TIMESTAMPDIFF(MICROSECOND, o.created_at, o.updated_at)) AS waited_us,
+       MAX(CONCAT(LPAD(TIMESTAMPDIFF(MICROSECOND, o.created_at, o.updated_at), 20, '0'),
+                  o.operation_id)) AS slowest
 FROM merge_batch_member m FORCE INDEX (PRIMARY)
   STRAIGHT_JOIN operation o FORCE INDEX (uk_operation_operation_id) ON o.operation_id = m.operation_id
-WHERE m.batch_id = %(batch_id)s AND o.batch_id = m.batch_id AND o.status = 4;
+WHERE m.batch_id = %(batch_id)s AND o.batch_id = m.batch_id AND o.status = 4
+GROUP BY bucket;
 
 -- name: view_settled_by_via
 -- How many batches each path has settled, for summaries; reads every settled batch's index entry and row.

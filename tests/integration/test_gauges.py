@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,11 +17,13 @@ from gitlab_sync import queries, scraping
 from gitlab_sync.context import Context
 from gitlab_sync.db import Session
 from gitlab_sync.invariants import find_violations
+from gitlab_sync.model import LandedWaits, OperationId
 from gitlab_sync.queries import gauges
 from gitlab_sync.scraping import GaugeReader
 from gitlab_sync.setting_values import parse_database_url
 from gitlab_sync.settlement import settle
 from gitlab_sync.states import BatchStatus, OperationStatus, Via
+from gitlab_sync.store import views
 from tests.conftest import MakeConnection
 from tests.support.engine import PARTITION, engine_context, enqueue, partition, shown
 from tests.support.filled_tables import Fill, execute, fill, tables_filled
@@ -205,6 +208,31 @@ async def test_landing_is_timed_for_each_request_of_the_batch(
         for result, count in (("merged", 3), ("failed", 1)):
             assert shown(ctx, "requests_total", partition=PARTITION, result=result) == count
         assert await find_violations(ctx.db) == []
+
+
+async def test_waits_are_summed_up_within_the_bounds_of_the_buckets(
+    database_url: str, connect: MakeConnection
+) -> None:
+    """A bound itself belongs to the bucket below it; the sum is exact, and the slowest is the one named."""
+    waits_us = (1_000_000, 1_000_001, 4_000_000, 5_000_000, 86_400_000_001)
+    async with grid_context(database_url) as ctx:
+        batch = await make_batch(ctx, BatchStatus.SUCCEEDED, members=len(waits_us))
+        with connect().cursor() as cursor:
+            cursor.execute("SELECT operation_id FROM operation ORDER BY id")
+            ids = [row[0] for row in cursor.fetchall()]
+            for one, waited_us in zip(ids, waits_us, strict=True):
+                cursor.execute(
+                    "UPDATE operation SET created_at = updated_at - INTERVAL %s MICROSECOND"
+                    " WHERE operation_id = %s",
+                    (waited_us, one),
+                )
+        found = await ctx.db.read("waits", lambda session: views.select_landed_waits(session, batch.id))
+        slowest = [OperationId(uuid.UUID(bytes=one)) for one in (ids[0], ids[3], ids[4])]
+        assert sorted(found, key=lambda one: one.slowest_us) == [
+            LandedWaits(1, 1_000_000, 1_000_000, slowest[0]),
+            LandedWaits(3, 10_000_001, 5_000_000, slowest[1]),
+            LandedWaits(1, 86_400_000_001, 86_400_000_001, slowest[2]),
+        ]
 
 
 @pytest.mark.parametrize("via", [Via.WEBHOOK, Via.POLLER, Via.SWEEP, Via.OPERATOR])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import hooks
 from gitlab_sync.db import taxonomy
 from gitlab_sync.gitlab_errors import GitLabCall
 from gitlab_sync.invariants import ALL
-from gitlab_sync.model import BatchId, OperationId
+from gitlab_sync.model import BatchId, LandedWaits, OperationId
 from gitlab_sync.rounds import RoundResult
 from gitlab_sync.states import BatchStatus, Via
 from gitlab_sync.telemetry import (
@@ -35,6 +36,8 @@ from gitlab_sync.telemetry import (
     WebhookEvent,
     WebhookResult,
 )
+from gitlab_sync.telemetry.metrics import _LAND_BUCKETS_S
+from sql import statement
 
 PROMISED: Final = (
     "settlements_total",
@@ -80,7 +83,7 @@ def count_everything(counted: Metrics) -> None:
     counted.round_ended("p", RoundResult.CLAIMED)
     counted.requests_moved("p", RequestResult.MERGED, 3)
     counted.relation_expired("p", ExpiryResult.REFUSED)
-    counted.landed({OperationId(uuid.uuid4()): 1.9, REQUEST: 2.0})
+    counted.landed([LandedWaits(2, 3_900_000, 2_000_000, REQUEST)])
     counted.detected(Via.WEBHOOK, timedelta(seconds=-1), BATCH)
     counted.batch_claimed(3, BATCH)
     counted.webhook_answered(WebhookEvent.PIPELINE, WebhookResult.TAKEN, str(REQUEST))
@@ -315,6 +318,28 @@ def test_the_scraper_gets_the_form_it_asks_for(metrics: Metrics, accept: str, co
     body, given = metrics.render(accept)
     assert given.startswith(content_type)
     assert body.endswith(b"# EOF\n") == given.startswith("application/openmetrics-text")
+
+
+def test_waits_that_come_summed_up_count_as_if_each_had_been_counted() -> None:
+    """One line for a bucket instead of one for each of a thousand requests."""
+    each, summed = Metrics({}), Metrics({})
+    slow = OperationId(uuid.uuid4())
+    each.landed([LandedWaits(1, wait, wait, slow) for wait in (500_000, 1_000_000, 1_500_000, 5_000_000)])
+    summed.landed([LandedWaits(2, 1_500_000, 1_000_000, slow), LandedWaits(2, 6_500_000, 5_000_000, slow)])
+    counted, expected = (
+        [line for line in one.render("text/plain")[0].splitlines() if b"time_to_land_seconds_" in line]
+        for one in (summed, each)
+    )
+    assert counted == expected
+
+
+def test_the_statement_that_sums_up_waits_has_the_bounds_of_the_histogram() -> None:
+    """A bound in microseconds plus one: `INTERVAL` counts what is not above."""
+    listed = re.search(
+        r"updated_at\), (1000001.+?)\) AS bucket", statement("view_landed_waits").text, re.DOTALL
+    )
+    assert listed is not None
+    assert [int(bound) - 1 for bound in listed[1].split(",")] == [int(1e6) * s for s in _LAND_BUCKETS_S]
 
 
 def test_openmetrics_is_what_an_independent_reader_takes_and_carries_exemplars(metrics: Metrics) -> None:
