@@ -37,6 +37,7 @@ READ_LIMIT_S: Final = 8.0
 BODY_LIMIT_S: Final = 2.0
 MOST_BODY_BYTES: Final = 4096
 
+_UNBELIEVED: Final = "CERTIFICATE_VERIFY_FAILED"  # as OpenSSL says it
 _NO_ANSWER: Final = (httpx2.HTTPError, httpx2.StreamError, OSError, TimeoutError)
 
 
@@ -112,6 +113,8 @@ class _Answer:
     def broke_by(self, error: BaseException) -> None:
         is_silent = not str(error)
         words = type(error).__name__ if is_silent else f"{type(error).__name__}: {error}"
+        if _UNBELIEVED in words:
+            words += "; SSL_CERT_FILE names the authorities that are believed"
         self.problem = notify.visible(self._scrubber.scrub(words))
 
     def attempt(self, at_s: float) -> Attempt:

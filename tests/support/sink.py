@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import ssl
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -109,10 +110,13 @@ def told_twice(sink: SinkServer) -> int:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[SinkServer]:
-    """Run a receiver in a thread."""
+def listening(tls: ssl.SSLContext | None = None) -> Iterator[SinkServer]:
+    """Run a receiver in a thread, with a certificate or in the clear."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(lambda: sink))
-    sink = SinkServer(f"http://127.0.0.1:{server.server_address[1]}/hook/path")
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    scheme = "http" if tls is None else "https"
+    sink = SinkServer(f"{scheme}://127.0.0.1:{server.server_address[1]}/hook/path")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

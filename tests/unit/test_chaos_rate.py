@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
-from tests.support.chaos_rate import compared
+from tests.support import chaos_rate
+from tests.support.chaos_rate import Pace, compared, recovered
 
 
 def test_a_twin_that_slows_as_well_leaves_the_ratio_alone() -> None:
@@ -24,3 +26,23 @@ def test_a_loss_of_a_tenth_is_seen_beyond_its_error() -> None:
     recovery = compared(before, found)
     assert recovery.ratio == pytest.approx(0.9, abs=0.03)
     assert recovery.ratio + recovery.spread < 0.98
+
+
+async def test_a_slow_stretch_was_taken_for_a_lost_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first windows after a fault were bad ones: measuring goes on to the end before that is believed."""
+    dice = random.Random(2)
+    before = [dice.gauss(0.0, 0.05) for _ in range(35)]
+    left = [dice.gauss(math.log(0.9), 0.03) for _ in range(23)] + [dice.gauss(0.03, 0.03) for _ in range(60)]
+
+    async def of_the_list(_subject: Any, _control: Any, count: int) -> list[float]:
+        taken, left[:] = left[:count], left[count:]
+        return taken
+
+    async def nothing(_subject: Any, _control: Any) -> None: ...
+
+    monkeypatch.setattr(chaos_rate, "windows", of_the_list)
+    monkeypatch.setattr(chaos_rate, "warm_up", nothing)
+    unused: Any = None
+    found = await recovered(unused, unused, before, Pace(35, 23, 82), 0.98)
+    assert len(found) > 23
+    assert compared(before, found).ratio >= 0.98

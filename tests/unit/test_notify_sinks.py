@@ -7,7 +7,9 @@ import gzip
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from gitlab_sync.http_sink import HttpSink
 from gitlab_sync.notify import Result
 from gitlab_sync.secret import Secret
 from gitlab_sync.store.outbox import OutboxRow
+from tests.support.certificates import private_authority
 from tests.support.sink import SECRET, Reply, SinkServer, listening
 
 MOMENT = datetime(2026, 3, 4, 5, 6, 7)  # noqa: DTZ001  naive UTC, as the driver hands it over
@@ -57,6 +60,27 @@ async def test_a_redirect_is_not_followed(receiver: SinkServer, sink: HttpSink) 
     attempt = await sink.send(ROW, time.time())
     assert (attempt.result, len(receiver.received)) == (Result.REFUSED, 1)
     assert attempt.text == "HTTP 307"
+
+
+async def test_a_private_certificate_is_believed_with_the_file_of_its_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL's own variable: the way is encrypted, and the notification arrives."""
+    authority = private_authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+    with listening(authority.server) as receiver:
+        async with aclosing(sink_to(receiver.url)) as sink:
+            attempt = await sink.send(ROW, time.time())
+    assert (attempt.result, receiver.types) == (Result.DELIVERED, ["request.merged"])
+
+
+async def test_nothing_is_told_to_a_receiver_that_nobody_vouches_for(tmp_path: Path) -> None:
+    """It is tried again later, and what was seen names the remedy."""
+    with listening(private_authority(tmp_path).server) as receiver:
+        async with aclosing(sink_to(receiver.url)) as sink:
+            attempt = await sink.send(ROW, time.time())
+    assert (attempt.result, receiver.received) == (Result.UNAVAILABLE, [])
+    assert "SSL_CERT_FILE" in attempt.text
 
 
 async def test_proxies_of_the_environment_are_not_used(
