@@ -21,6 +21,9 @@ from tests.support.prometheus_queries import check_query
 ALERTS = CHART / "files/alerts.yaml"
 AGES_S = 1_800_000_000  # since 1970; the clock of promtool begins there
 LONGEST_WALK_S = 900  # beyond it the runbook asks for another way to check
+HOUR = 60  # in samples: one a minute
+_MISSED_OF = "gitlab_sync_webhooks_missed_total"
+_SETTLED_OF = "gitlab_sync_settlements_total"
 Rule = dict[str, Any]
 
 
@@ -92,6 +95,61 @@ def test_one_of_two_installations_is_missed_for_an_hour_and_then_forgotten(
         for name, values in series.items()
     ]
     _run(promtool, tmp_path, [{"interval": "1m", "input_series": infos, "promql_expr_test": checks}])
+
+
+def test_a_dead_webhook_is_told_at_one_batch_an_hour_until_one_has_come(
+    promtool: str, tmp_path: Path
+) -> None:
+    """Told within the day, without a gap; mended after thirty hours it ends, and does not come back."""
+    series = {
+        f"{_MISSED_OF}{{partition='p'}}": _each_hour(1, 30),
+        f"{_SETTLED_OF}{{partition='p',result='succeeded',via='webhook'}}": f"0x{30 * HOUR} 1x{28 * HOUR}",
+        # another project's webhook is well: it says nothing about this one
+        f"{_MISSED_OF}{{partition='q'}}": f"0x{58 * HOUR}",
+        f"{_SETTLED_OF}{{partition='q',result='succeeded',via='webhook'}}": _each_hour(1, 58),
+    }
+    checks = [
+        _silent("GitlabSyncWebhooksMissed", at=2 * HOUR, minutes=2 * HOUR),
+        _throughout("GitlabSyncWebhooksMissed", at=30 * HOUR, minutes=26 * HOUR),
+        _silent("GitlabSyncWebhooksMissed", at=58 * HOUR, minutes=27 * HOUR),
+    ]
+    _run(promtool, tmp_path, [_watched(series, checks)])
+
+
+def test_two_late_webhooks_a_day_page_nobody(promtool: str, tmp_path: Path) -> None:
+    """Just below: a miss each twelve hours, and none that settles anything."""
+    series = {f"{_MISSED_OF}{{partition='p'}}": " ".join(f"{number}x{12 * HOUR}" for number in range(6))}
+    checks = [_silent("GitlabSyncWebhooksMissed", at=70 * HOUR, minutes=70 * HOUR)]
+    _run(promtool, tmp_path, [_watched(series, checks)])
+
+
+def test_a_wrong_secret_is_told_at_one_batch_an_hour_until_one_is_accepted(
+    promtool: str, tmp_path: Path
+) -> None:
+    """Four refusals for each batch, as GitLab then pauses it: no gap between them; mended, it stays quiet."""
+    last = f"0x{10 * HOUR} {10 * HOUR * 60}x{10 * HOUR}"  # accepted once, in the tenth hour
+    refused = "gitlab_sync_webhooks_total{event='unread',result='unauthorized'}"
+    series = {refused: _each_hour(4, 10), "gitlab_sync_webhook_last_accepted_timestamp_seconds": last}
+    checks = [
+        _throughout("GitlabSyncWebhooksUnauthorized", at=10 * HOUR, minutes=7 * HOUR),
+        _silent("GitlabSyncWebhooksUnauthorized", at=20 * HOUR, minutes=10 * HOUR - 5),
+    ]
+    _run(promtool, tmp_path, [_watched(series, checks)])
+
+
+def test_a_wrong_secret_is_told_after_a_restart_too(promtool: str, tmp_path: Path) -> None:
+    """Old pods take with them when they last accepted one; it still counts as one for two hours."""
+    name = "gitlab_sync_webhook_last_accepted_timestamp_seconds"
+    refused = "gitlab_sync_webhooks_total{event='unread',pod='new',result='unauthorized'}"
+    series = {
+        f"{name}{{pod='old'}}": "0+60x60",
+        f"{name}{{pod='new'}}": f"_x60 0x{5 * HOUR}",
+        refused: f"_x60 0 4x{5 * HOUR}",
+    }
+    later = series | {refused: f"_x60 0x{2 * HOUR} 4x{3 * HOUR}"}
+    quiet = [_silent("GitlabSyncWebhooksUnauthorized", at=5 * HOUR, minutes=5 * HOUR)]
+    told = [_throughout("GitlabSyncWebhooksUnauthorized", at=4 * HOUR, minutes=30)]
+    _run(promtool, tmp_path, [_watched(series, quiet), _watched(later, told)])
 
 
 @pytest.mark.parametrize(
@@ -193,6 +251,32 @@ def test_nobody_is_woken_by_a_role_that_is_not_wanted(missing: str, left_out: st
     documents = render(values | {"metrics": {"prometheusRule": {"enabled": True}}})
     (group,) = one(documents, "PrometheusRule")["spec"]["groups"]
     assert {rule["alert"] for rule in group["rules"]} == set(CASES) - {left_out}
+
+
+def _each_hour(step: int, hours: int) -> str:
+    """A counter that begins at zero and rises by `step` in the middle of each hour; then it stays."""
+    rises = " ".join(f"{step * number}x59" for number in range(1, hours))
+    return f"0x29 {rises} {step * hours}x{30 * HOUR}"
+
+
+def _watched(series: Series, checks: list[dict[str, Any]]) -> dict[str, Any]:
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    return {"interval": "1m", "input_series": inputs, "promql_expr_test": checks}
+
+
+def _silent(alert: str, *, at: int, minutes: int) -> dict[str, Any]:
+    """It does not fire in the minutes before that."""
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    return {"expr": f"count_over_time({firing}[{minutes}m])", "eval_time": f"{at}m", "exp_samples": []}
+
+
+def _throughout(alert: str, *, at: int, minutes: int) -> dict[str, Any]:
+    """One of it fires in each of the minutes before that, and nothing else of its name."""
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    told = f"sum(count_over_time({firing}[{minutes}m])) >= bool {minutes}"
+    instances = f"count(count_over_time({firing}[{minutes}m]))"
+    samples = [{"labels": "{}", "value": 1}]
+    return {"expr": f"({told}) * ({instances})", "eval_time": f"{at}m", "exp_samples": samples}
 
 
 def _run(promtool: str, folder: Path, tests: list[dict[str, Any]]) -> None:
