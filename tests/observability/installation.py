@@ -118,12 +118,12 @@ class Observed:
 
     def until_landed(self, partition: str, members: int) -> None:
         """Wait until that many requests of a partition have landed, all in all."""
+        until(lambda: self.landed(partition) >= members, f"{members} requests of {partition} have landed")
 
-        def landed() -> bool:
-            succeeded = [one for one in self._batches(partition) if one["status"] == "SUCCEEDED"]
-            return sum(int(one["members"]) for one in succeeded) >= members
-
-        until(landed, f"{members} requests of {partition} have landed")
+    def landed(self, partition: str) -> int:
+        """How many requests of a partition have landed, all in all."""
+        batches = self._batches(partition)
+        return sum(int(batch["members"]) for batch in batches if batch["status"] == "SUCCEEDED")
 
     def _batches(self, partition: str) -> list[dict[str, Any]]:
         answer = httpx2.get(

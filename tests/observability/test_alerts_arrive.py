@@ -19,6 +19,7 @@ from tests.observability.installation import (
 from tests.support.prometheus import until
 
 BLOCKED = "GitlabSyncBatchBlocked"
+QUIET_S = 20  # as many evaluations of each rule
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -88,11 +89,17 @@ def test_an_installation_that_is_gone_pages_until_it_is_back(installation: Obser
 
 
 def test_nobody_is_paged_about_an_installation_that_is_well(installation: Observed) -> None:
-    """Requests land, and no condition of any alert holds, however short it may last."""
+    """A request lands, and for a while no condition of any alert holds, however short it may last."""
+    prometheus = installation.prometheus
+    before = installation.landed(ACCESS)
     installation.submit(ACCESS, "dave")
-
-    def quiet() -> bool:
-        firing = installation.prometheus.query('ALERTS{alertstate="firing"}')
-        return not firing
-
-    until(quiet, "no alert fires")
+    installation.until_landed(ACCESS, before + 1)
+    until(lambda: not prometheus.query("ALERTS"), "no condition of an alert holds")
+    quiet_at = prometheus.query("time()")[0].last
+    until(
+        lambda: prometheus.evaluated_at() >= quiet_at + QUIET_S, f"rules are evaluated for {QUIET_S} s more"
+    )
+    assert set(prometheus.health().values()) == {"up"}
+    passed = int(prometheus.query("time()")[0].last - quiet_at)  # not a moment before
+    held = prometheus.query(f"count_over_time(ALERTS[{passed}s])")
+    assert [one.labels for one in held] == []

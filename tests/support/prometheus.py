@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -88,6 +89,11 @@ class Prometheus:
         """Pod to `up`, `down` or `unknown`."""
         targets = self._ask("targets")["activeTargets"]
         return {one["labels"]["pod"]: one["health"] for one in targets}
+
+    def evaluated_at(self) -> float:
+        """When the group of rules that is furthest behind was last evaluated, by Prometheus' clock."""
+        groups = self._ask("rules")["groups"]
+        return min(datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in groups)
 
     def _ask(self, path: str, **parameters: Any) -> Any:
         answer = self._http.get(f"/api/v1/{path}", params=parameters)
