@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +14,13 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.drills.scenes import offered, pipelines_succeed
 from tests.support.certificates import private_authority
-from tests.support.commands import BOT
-from tests.support.guide import Drill, drilled
+from tests.support.commands import BOT, COMMAND, LIMIT_S
+from tests.support.guide import Drill, drilled, lines_of, sections
 from tests.support.installation import TOKEN, Installation, api_tokens, request
 from tests.support.sink import SECRET, Notification
 
 GUIDE: Final = "RECOVERY.md"
+SECRET_SECTION: Final = "Exchange the webhook secret"
 HERE_IS: Final = "https://gitlab-sync.example.org"
 OLD: Final = "an-old-token-for-webhooks"
 NEW: Final = "a-new-token-for-webhooks"
@@ -88,6 +91,33 @@ def test_exchange_the_webhook_secret(house: Installation) -> None:
         house.until_landed()
         assert house.gitlab.control.await_deliveries()
         assert 401 not in {one["status"] for one in house.gitlab.control.deliveries()}
+
+
+def test_a_maintainers_token_takes_the_place_of_the_services_own_that_is_a_file(house: Installation) -> None:
+    """On the chart the service's own token is a file: the line for a cluster, with a `kubectl` right here."""
+    (line,) = (
+        one for one in lines_of(sections(f"guides/{GUIDE}")[SECRET_SECTION], "sh") if "kubectl exec" in one
+    )
+    house.submit(1)
+    house.until_landed()  # a delivery can be tried
+    (house.folder / "own-token").write_text("a-token-that-may-not")
+    (house.folder / "maintainer-token").write_text(f"{BOT}\n")
+    house.set(GITLAB_TOKEN="", GITLAB_TOKEN_FILE=f"{house.folder / 'own-token'}")
+    house.set(PUBLIC_URL=house.replicas[0].url)
+    for name, run in (
+        ("kubectl", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'),
+        ("gitlab-sync", f'exec {shlex.join(COMMAND)} "$@"'),
+    ):
+        (house.folder / name).write_text(f"#!/bin/sh\n{run}\n")
+        (house.folder / name).chmod(0o755)
+    assert house.cli("hooks", "install", "--all").exit_code == 1  # its own is refused
+    done = subprocess.run(
+        ["/bin/bash", "-ec", line],
+        cwd=house.folder, env={**house.environ, "PATH": f"{house.folder}:/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test delivery: taken" in done.stdout
 
 
 def is_signed_by(secret: str, one: Notification) -> bool:
