@@ -117,11 +117,14 @@ def _counts(sizes: Sizes, filled: dict[str, int], counted: dict[str, dict[str, l
     lines: list[Line] = []
     for step in ("claim", "settle"):
         short = {digest.what: digest.examined for digest in counted[SMALL][step]}
-        lines += [_count_line(step, digest, short.get(digest.what, -1)) for digest in counted[LARGE][step]]
+        lines += [
+            _count_line(step, digest, short.get(digest.what, -1), digest.wanted(sizes.claimed))
+            for digest in counted[LARGE][step]
+        ]
     columns = ("wanted", "examined, short", "examined, long", "target")
     settings: dict[str, Cell] = {"members": sizes.claimed, "short": filled[SMALL], "long": filled[LARGE]}
     notes = (
-        "Wanted: rows returned or written. A join examines two for each: what drives it, what it finds.",
+        "Wanted: rows returned, written or summed up. A join examines two for each: driving it, and found.",
     )
     missing = ("This server keeps no statement digests: rows examined are not counted.",)
     return Table(
@@ -134,13 +137,8 @@ def _counts(sizes: Sizes, filled: dict[str, int], counted: dict[str, dict[str, l
     )
 
 
-def _count_line(step: str, digest: Digest, short: int) -> Line:
+def _count_line(step: str, digest: Digest, short: int, wanted: int) -> Line:
     key = f"examined.{step}.{digest.what.lower().replace(' ', '_')}"
-    is_met = short == digest.examined <= 2 * digest.wanted + 2
-    cells = (
-        digest.wanted,
-        short,
-        digest.examined,
-        f"≤ {2 * digest.wanted + 2}, same {'met' if is_met else 'MISSED'}",
-    )
-    return Line(key, f"{step}: {digest.what}", cells)
+    limit = 2 * wanted + 2
+    verdict = "met" if short == digest.examined <= limit else "MISSED"
+    return Line(key, f"{step}: {digest.what}", (wanted, short, digest.examined, f"≤ {limit}, same {verdict}"))

@@ -24,6 +24,7 @@ _TABLES: Final = (
     "outbox",
 )
 _FIRST_TABLE: Final = re.compile(rf"`({'|'.join(_TABLES)})`")
+_SUM: Final = "GROUP BY"
 _READ: Final = """
 SELECT digest_text, count_star, sum_rows_examined, sum_rows_affected, sum_rows_sent
 FROM performance_schema.events_statements_summary_by_digest
@@ -41,11 +42,11 @@ class Digest:
     examined: int
     affected: int
     sent: int
+    is_sum: bool = False  # it groups: it sends few rows and is for many
 
-    @property
-    def wanted(self) -> int:
-        """The rows that the statement was for."""
-        return max(self.affected, self.sent)
+    def wanted(self, summed: int) -> int:
+        """The rows that the statement was for; a sum is for its groups and for the `summed` rows in them."""
+        return max(self.affected, self.sent) + (summed if self.is_sum else 0)
 
 
 def forget(server: PrivateServer) -> None:
@@ -58,7 +59,12 @@ def since_forgotten(server: PrivateServer, schema: str) -> list[Digest]:
     with closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute(_READ, (schema,))
         rows = cursor.fetchall()
-    return [Digest(name, *map(int, counts)) for text, *counts in rows if (name := _name(str(text)))]
+    found = [(str(text), [int(count) for count in counts]) for text, *counts in rows]
+    return [_digest(name, text, *counts) for text, counts in found if (name := _name(text))]
+
+
+def _digest(name: str, text: str, executions: int, examined: int, affected: int, sent: int) -> Digest:
+    return Digest(name, executions, examined, affected, sent, is_sum=_SUM in text)
 
 
 def _name(digest_text: str) -> str:

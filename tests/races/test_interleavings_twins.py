@@ -5,9 +5,10 @@ locked until such a statement ends (`innodb_autoinc_lock_mode` 1, MariaDB's defa
 with them, for as long as the first one's transaction is open: if its replica is frozen, until the server
 notices.
 
-What remains in any mode: who waits for a key closes the gap before it, and an id that happens to fall into
-just that gap waits as well. In a table with rows that is one in millions, in an empty one it is not: so the
-strangers' ids here come after all others.
+What remains in any mode: who waits for a key closes the gap before it, and who has waited for one that was
+rolled back or purged inherits the gap up to the next row; a key that happens to fall into just that gap waits
+as well. In a table with rows that is one in millions, in an empty one it is not: so a row of somebody else's
+lies between the rivals' keys and the stranger's, in every index (`a_row_between`).
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ def an_id(first: int) -> OperationId:
     return OperationId(uuid.UUID(int=first + uuid.uuid4().int // 4))
 
 
+async def a_row_between(ctx: Context) -> None:
+    """Admit a request whose id and relation come after the rivals' and before the stranger's."""
+    between = new_request(3, subject="user:1~", operation_id=OperationId(uuid.UUID(int=LAST)))
+    assert (await submit(ctx, [between], caller="portal")).answer is SubmitAnswer.NEW
+
+
 def submitting(requests: list[NewRequest], index: int) -> Work:
     """An actor that submits the request at `index`, whatever it is in this order."""
 
@@ -79,8 +86,9 @@ async def rivals_and_a_stranger(stage: Stage, rivalry: Rivalry, orders: int = CO
         assert is_busy or other is SubmitAnswer.REPEATED, other
         assert is_busy is (rivalry is Rivalry.ONE_RELATION)
         for table in ("operation", "merge_batch_request", "binding"):
-            assert count(stage.connection, table) == 2
+            assert count(stage.connection, table) == 3
 
+    await a_row_between(stage.keeper)
     works = {name: submitting(requests, at) for at, name in enumerate(("first", "second", "stranger"))}
     return await explore(stage, works, check, prepare=prepare, orders=orders)
 
