@@ -79,8 +79,8 @@ PARTS: Final = (
         "machine",
         "state machine over the service's API",
         ("tests/races/test_service_state_machine.py",),
-        {"STATE_MACHINE_EXAMPLES": "150"},  # on each server; MySQL takes two seconds for one
-        420,
+        {"STATE_MACHINE_EXAMPLES": "120"},  # on each server; MySQL takes two or three seconds for one
+        480,
         counted=r"(\d+) examples of",
     ),
     *(

@@ -186,7 +186,9 @@ class ChaosStack:
             ROUND_INTERVAL_S="0.5",
             POLL_INTERVAL_S="0.5",
             MERGE_CHECK_S="0.1",
-        )
+        ) | {
+            "PYTHONHASHSEED": "0"
+        }  # else each new process is faster or slower by four per cent, for its life
 
 
 @contextmanager

@@ -30,8 +30,8 @@ def test_scores_of_several_runs_add_up_by_scenario_and_server(
         (Score("s", 3, 3, lost=1), "lost is 1"),
         (Score("s", 3, 3, doubled=2), "doubled is 2"),
         (Score("s", 3, 3, violations=1), "violations is 1"),
-        (Score("s", 3, 3, recovery=0.95, spread=0.01), "recovery is 95.0%, which is below 98%"),
-        (Score("s", 3, 3, recovery=0.97, spread=0.02), "the machine was too busy to tell"),
+        (Score("s", 3, 3, recovery=0.95, spread=0.01), "recovery is 95.0% ± 1.0%, which is below 98%"),
+        (Score("s", 3, 3, recovery=0.97, spread=0.02), "the mean recovery is 97.0%, which is below 98%"),
     ],
 )
 def test_what_must_not_be_fails_the_card(score: Score, said: str, tmp_path: Path) -> None:
@@ -52,6 +52,16 @@ def test_a_clean_card_passes_and_an_empty_one_does_not(
     path.write_text(Score("a scenario", 3, 3, server="mysql", recovery=0.981, spread=0.01).line())
     assert main([str(path)]) == 0
     assert "98.1% ± 1.0%" in capsys.readouterr().out
+
+
+def test_of_many_that_are_whole_some_are_measured_below_and_that_is_no_loss() -> None:
+    """Four in a dozen came out below 98 % on two evenings, never the same ones; their mean is what counts."""
+    ratios = (0.997, 0.961, 1.03, 1.012)
+    card = Scorecard()
+    for number, ratio in enumerate(ratios):
+        card.add(Score(f"fault {number}", 3, 3, server="mysql", recovery=ratio, spread=0.035))
+    assert judge(card.scores) == []
+    assert "mean recovery on mysql: 100.0%" in card.table()
 
 
 def test_nothing_is_booked_unless_a_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
