@@ -12,7 +12,7 @@ C  another release migrates further while this one waits: ahead is no misfit, as
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gitlab_sync.errors import DatabaseUnavailable
@@ -32,11 +32,15 @@ def wait_for_schema(
     target: DatabaseTarget,
     within_s: float,
     *,
+    tell: Callable[[Sequence[str]], None],
     now: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[str]:
-    """Return none as soon as this release can work on the schema, or after `within_s` why it still cannot."""
-    deadline = now() + within_s
+    """Return none as soon as this release can work on the schema, or after `within_s` why it still cannot.
+
+    `tell` hears what is waited for when the waiting begins and whenever that has changed.
+    """
+    deadline, told = now() + within_s, None
     while True:
         try:
             missing = what_is_missing(target)
@@ -44,4 +48,7 @@ def wait_for_schema(
             missing = [f"{away}"]
         if not missing or now() >= deadline:
             return missing
+        if missing != told:
+            tell(missing)
+            told = missing
         pause(LOOK_EVERY_S)

@@ -12,6 +12,8 @@ from gitlab_sync.cli.shapes import moment
 from gitlab_sync.settings import Need, load_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gitlab_sync.migrate import Report
     from gitlab_sync.schema_standing import Standing
     from gitlab_sync.setting_values import DatabaseTarget
@@ -61,7 +63,10 @@ def _wait(target: DatabaseTarget, within_s: int, *, as_json: bool) -> None:
     from gitlab_sync.migrate import Outcome, Report
     from gitlab_sync.schema_waiting import wait_for_schema
 
-    missing = wait_for_schema(target, within_s)
+    def tell(missing: Sequence[str]) -> None:
+        note(f"waiting, {within_s} s in all at the most: {'; '.join(missing)}")
+
+    missing = wait_for_schema(target, within_s, tell=tell)
     outcome = Outcome.PENDING if missing else Outcome.UP_TO_DATE
     _say_report(Report(outcome, messages=tuple(missing)), as_json=as_json)
     if missing:

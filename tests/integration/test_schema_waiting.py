@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -47,6 +47,7 @@ class Clock:
 
     def __init__(self, then: Any = None) -> None:
         self.now = 0.0
+        self.told: list[Sequence[str]] = []
         self._then = then
 
     def pause(self, seconds: float) -> None:
@@ -57,8 +58,8 @@ class Clock:
 
 
 def wait(target: DatabaseTarget, clock: Clock, within_s: float = 60) -> list[str]:
-    """Wait by this clock."""
-    return wait_for_schema(target, within_s, now=lambda: clock.now, pause=clock.pause)
+    """Wait by this clock; it remembers what was told meanwhile."""
+    return wait_for_schema(target, within_s, tell=clock.told.append, now=lambda: clock.now, pause=clock.pause)
 
 
 def test_a_pod_that_is_there_first_waits_for_the_job(target: DatabaseTarget) -> None:
@@ -74,6 +75,23 @@ def test_a_wait_in_vain_says_what_is_missing(target: DatabaseTarget) -> None:
     assert problems
     assert all("gitlab-sync migrate" in problem for problem in problems)
     assert preview(target).outcome is Outcome.PENDING
+
+
+def test_whoever_looks_at_a_waiting_pod_sees_for_what(
+    target: DatabaseTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For ten minutes `kubectl logs` of a waiting pod was empty; each state is told once, as it begins."""
+    looks = iter([DatabaseUnavailable("away"), DatabaseUnavailable("away"), None, None])
+
+    def status(where: DatabaseTarget) -> Any:
+        if (away := next(looks, None)) is not None:
+            raise away
+        return migrations.status(where)
+
+    monkeypatch.setattr(schema_waiting, "status", status)
+    clock = Clock()
+    missing = wait(target, clock, within_s=7)
+    assert clock.told == [["away"], missing]
 
 
 def test_a_database_that_comes_later_than_the_pod_is_waited_for(
