@@ -19,6 +19,10 @@ B  a thread still waits for GitLab when all else is over: `leave_soon` does not 
 C  a stop that hangs all the same: `never_longer_than` ends the process, exit code 1. A process that was
    frozen meanwhile (SIGSTOP) first gets a moment to end in order: its own limits have passed too.
 D  SIGINT is ignored (a job in the background of a script): SIGTERM must work without it.
+E  we are process 1 of a container: the kernel keeps from it every signal that has no handler of ours
+   (pid_namespaces(7)), also one that it sends itself. So there a second signal is answered by an exit code
+   (`_ends_at_once`); a signal before the handlers are there (A) is lost, and sent again by nobody: the stop
+   then waits for the grace period. An init in front of us (`docker run --init`) has neither limit.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ LEAVE_S: Final = 1.0
 LAST_CHANCE_S: Final = 3.0
 ORDERLY: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SHELL: Final = 128
+_INIT: Final = 1  # the process that a container is
 _seen: list[signal.Signals] = []
 
 
@@ -72,7 +77,7 @@ def held_back() -> Iterator[None]:
     def hold(number: int, _frame: FrameType | None) -> None:
         held.append(number)
         for each in before:
-            signal.signal(each, signal.SIG_DFL)
+            _ends_at_once(each)
 
     before = {
         each: signal.getsignal(each) for each in ORDERLY if signal.getsignal(each) is not signal.SIG_IGN
@@ -97,7 +102,7 @@ def stop_on_signals(begin: Callable[[signal.Signals], None]) -> None:
 
     def take(number: signal.Signals) -> None:
         if told:
-            signal.signal(number, signal.SIG_DFL)
+            _ends_at_once(number)
             os.kill(os.getpid(), number)
             return
         told.append(number)
@@ -136,9 +141,18 @@ def leave_soon(exit_code: int) -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _seen.append(signal.Signals(number))
-    signal.signal(number, signal.SIG_DFL)
+    _ends_at_once(number)
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     if callable(on_ctrl_c):
         on_ctrl_c(signal.SIGINT, frame)  # inside a loop it cancels in order
     else:
         raise KeyboardInterrupt
+
+
+def _ends_at_once(number: int) -> None:
+    """Let the next signal of this kind end the process: by the kernel, or by ourselves (race E)."""
+    signal.signal(number, signal.SIG_DFL if os.getpid() != _INIT else _leave)
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    os._exit(_SHELL + number)

@@ -21,6 +21,7 @@ from tests.support.silent_host import silent_host
 
 NOWHERE: Final = "http://127.0.0.1:9"
 SOON_S: Final = 10.0
+AS_PROCESS_ONE: Final = ("unshare", "--pid", "--fork", "--kill-child", "--")
 IMPATIENT: Final = (
     "from gitlab_sync import service; service.DRAIN_S = 0.5; from gitlab_sync.cli import main; main()"
 )
@@ -138,6 +139,37 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, one_database_url: str) 
             code, seconds = ended_by(child, second)
             assert (code, seconds < SOON_S) == (-second, True)
             child.log.unlink()
+
+
+@pytest.fixture
+def container() -> tuple[str, ...]:
+    """What makes of a command process 1 of a namespace of its own, which the image's command is too."""
+    tried = subprocess.run([*AS_PROCESS_ONE, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"this user may make no namespace of processes: {tried.stderr.strip()}")
+    return AS_PROCESS_ONE
+
+
+def test_as_process_one_it_still_ends_at_the_second_signal(
+    tmp_path: Path, one_database_url: str, container: tuple[str, ...]
+) -> None:
+    """The kernel spares process 1 what it has no handler for: in a container the insisting was in vain."""
+    environ = service_environment(tmp_path, one_database_url, NOWHERE, DRAIN_WAIT_S="600")
+    for second in (signal.SIGTERM, signal.SIGINT):
+        with started(tmp_path, environ, *container, *COMMAND, "serve") as child:
+            child.wait_for_line("event", "serving")
+            inside = child_of(child.pid)
+            os.kill(inside, signal.SIGTERM)
+            child.wait_for_line("event", "stopping")
+            os.kill(inside, second)
+            assert until_ended(child) == 128 + second
+            child.log.unlink()
+
+
+def child_of(pid: int) -> int:
+    """The one process that this one has begun."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
 
 
 def test_a_replica_whose_gitlab_hangs_does_not_wait_for_it(tmp_path: Path, one_database_url: str) -> None:

@@ -191,7 +191,9 @@ def test_the_trial_is_as_restricted_as_the_chart_and_knows_the_settings(last_sta
     for name in ("migrate", "gitlab-sync"):
         assert services[name]["read_only"] is True
         assert services[name]["cap_drop"] == ["ALL"]
+        assert services[name]["init"] is True
         assert set(services[name]["environment"]) <= known
+    assert services["migrate"]["stop_grace_period"] == "30m"
     assert int(services["gitlab-sync"]["stop_grace_period"].removesuffix("s")) > STOP_LIMIT_S
     assert set(last_stage["ENV"].variables) & {f"{PREFIX}LISTEN", f"{PREFIX}MANAGEMENT_LISTEN"}
 
