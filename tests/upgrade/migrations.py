@@ -1,4 +1,4 @@
-"""Migrations of a release that does not exist: one that only adds, as each must, and one that stops."""
+"""Migrations of releases that do not exist: one only adds, as each must, one takes that away, one stops."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ CREATE INDEX ix_outbox_event ON outbox (event, id);
 ALTER TABLE merge_batch
   DROP CONSTRAINT ck_batch_status,
   ADD CONSTRAINT ck_batch_status CHECK (status IN (1, 2, 3, 4, 5));
+"""
+}
+
+#: A release later: what nobody uses any more goes, beside replicas that have never used it.
+CONTRACT: Final = {
+    "0003_contract.sql": """\
+ALTER TABLE operation DROP COLUMN note;
+
+ALTER TABLE merge_batch DROP KEY ix_batch_weight, DROP COLUMN weight;
+
+DROP TABLE label;
+
+DROP INDEX ix_outbox_event ON outbox;
 """
 }
 

@@ -1,4 +1,4 @@
-"""Two releases on one schema under load: rolled forth, swapped, rolled back, and migrated below both."""
+"""Two releases on one schema under load: rolled forth, swapped, rolled back, grown and shrunk below both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.installation import HERE, Installation, Program, installed
 from tests.support.landings import landings_in
 from tests.support.portal import CALLERS, Portal, submitting
 from tests.support.sink import SinkServer, told_twice
-from tests.upgrade.migrations import EXPAND
+from tests.upgrade.migrations import CONTRACT, EXPAND
 from tests.upgrade.programs import next_release
 
 
@@ -52,11 +52,12 @@ def require_whole(house: Installation, portal: Portal, *doctors: Program) -> Non
 def test_two_releases_share_a_schema_that_grows_below_them(
     tmp_path: Path, empty_database_url: str, gitlab: Running, sink: SinkServer, previous: Program
 ) -> None:
-    """Rolled forth, migrated below both under load, and swapped on the schema that neither of them knows.
+    """Rolled forth, migrated below both under load, swapped on the schema that neither knows, and shrunk.
 
     In words of an operator: no call fails at any step, and in the end both releases find nothing wrong.
     """
     following = next_release(tmp_path / "following", EXPAND)
+    last = next_release(tmp_path / "last", EXPAND | CONTRACT)
     with installed(tmp_path / "house", empty_database_url, gitlab, sink, names=()) as house:
         assert house.cli("migrate", program=previous).exit_code == 0
         house.start("one", previous)
@@ -70,6 +71,9 @@ def test_two_releases_share_a_schema_that_grows_below_them(
             portal.until_more(2 * CALLERS)
             roll(house, portal, "two", HERE)
             roll(house, portal, "one", previous)
+            shrunk = house.cli("migrate", program=last)
+            assert (shrunk.exit_code, shrunk.out) == (0, "applied: 0003_contract.sql\n"), shrunk
+            portal.until_more(2 * CALLERS)
         assert (
             house.cli("migrate", program=previous).exit_code == 1
         )  # what the newer file did, it cannot know
