@@ -69,6 +69,16 @@ annotations:
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
+{{/* The port that an http(s) address leads to. */}}
+{{- define "gitlab-sync.portOf" -}}
+{{- $host := (urlParse .).host -}}
+{{- if regexMatch ":[0-9]+$" $host -}}
+{{- regexFind "[0-9]+$" $host -}}
+{{- else -}}
+{{- ternary "80" "443" (hasPrefix "http:" .) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "gitlab-sync.pullSecrets" -}}
 {{- $names := list -}}
 {{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}

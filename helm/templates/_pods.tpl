@@ -244,9 +244,10 @@ ttlSecondsAfterFinished: {{ int $own.ttlSecondsAfterFinished }}
 {{- end }}
 template:
   metadata:
-    {{- include "gitlab-sync.podMetadata" (dict "root" $root "component" "migrate") | nindent 4 }}
+    {{- include "gitlab-sync.podMetadata" (dict "root" $root "component" "migrate" "annotations" $own.podAnnotations) | nindent 4 }}
   spec:
     restartPolicy: Never
+    terminationGracePeriodSeconds: {{ int $own.terminationGracePeriodSeconds }}
     {{- with $own.serviceAccountName }}
     serviceAccountName: {{ . | quote }}
     {{- end }}

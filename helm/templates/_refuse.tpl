@@ -16,6 +16,9 @@
 {{- if and (not $v.webhook.tokens) (not $v.webhook.tokensKey) (not $v.webhook.signingKeysKey) -}}
 {{- $problems = append $problems "webhook.tokensKey and webhook.signingKeysKey are both empty; name at least one" -}}
 {{- end -}}
+{{- if and $v.image.tag $v.image.digest -}}
+{{- $problems = append $problems "image.tag and image.digest are both given and the digest alone would count; leave one of the two out" -}}
+{{- end -}}
 {{- if not (has "http" $v.roles) -}}
 {{- $problems = append $problems "roles lacks http; add it, else nothing can be submitted and no webhook arrives" -}}
 {{- end -}}
@@ -24,6 +27,9 @@
 {{- end -}}
 {{- if and (not (has "poller" $v.roles)) (not $v.cronJobs.reconcile.enabled) -}}
 {{- $problems = append $problems "roles lacks poller and cronJobs.reconcile is off; add the role or switch that on, else what webhooks miss would never be found" -}}
+{{- end -}}
+{{- if and $v.cronJobs.suspend (or (not (has "rounds" $v.roles)) (not (has "poller" $v.roles))) -}}
+{{- $problems = append $problems "cronJobs.suspend stops what stands in for a role that roles lacks; leave it out, or add the role" -}}
 {{- end -}}
 {{- if and (eq $v.topology "split") (not (without $v.roles "http")) -}}
 {{- $problems = append $problems "topology split needs a role beside http; choose combined" -}}
@@ -55,8 +61,8 @@
 {{- $problems = append $problems (printf "%s.podDisruptionBudget has minAvailable and maxUnavailable; leave one of the two out" $component) -}}
 {{- end -}}
 {{- end -}}
-{{- if lt (int $v.terminationGracePeriodSeconds) (add (int $v.preStopSeconds) (int $v.settings.drainWaitSeconds) 40) -}}
-{{- $problems = append $problems "terminationGracePeriodSeconds is shorter than preStopSeconds, settings.drainWaitSeconds and the 40 s of a drain; raise it" -}}
+{{- if lt (int $v.terminationGracePeriodSeconds) (add (int $v.preStopSeconds) (int $v.settings.drainWaitSeconds) 45) -}}
+{{- $problems = append $problems "terminationGracePeriodSeconds is shorter than preStopSeconds, settings.drainWaitSeconds and the 45 s of a stop; raise it" -}}
 {{- end -}}
 {{- if and $v.metrics.serviceMonitor.enabled $v.metrics.podMonitor.enabled -}}
 {{- $problems = append $problems "metrics.serviceMonitor and metrics.podMonitor would scrape everything twice; choose one" -}}

@@ -23,6 +23,15 @@ def test_at_an_install_the_job_is_no_hook() -> None:
         assert secret in {"s", *(each["metadata"]["name"] for each in of_kind(render(values), "Secret"))}
 
 
+def test_a_migration_is_given_the_time_to_end_what_it_has_begun() -> None:
+    """Thirty seconds, Kubernetes' default, killed it amid a file; and no autoscaler moves it meanwhile."""
+    for how in (How(), UPGRADE):
+        (job,) = of_kind(render(EXISTING, how), "Job")
+        pod = job["spec"]["template"]
+        assert pod["spec"]["terminationGracePeriodSeconds"] == job["spec"]["activeDeadlineSeconds"] == 1800
+        assert pod["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
+
+
 def test_pods_wait_for_the_job_and_change_nothing() -> None:
     """No restart loop at a first install; the one who waits needs the database's address and nothing else."""
     (first,) = one(render(EXISTING), "Deployment")["spec"]["template"]["spec"]["initContainers"]

@@ -22,6 +22,11 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     },
     "gitlab.ca names": {"gitlab": {"ca": {"existingSecret": "s", "existingConfigMap": "c"}}},
     "webhook.tokensKey and webhook.signingKeysKey": {"webhook": {"tokensKey": ""}},
+    "image.tag and image.digest": {"image": {"tag": "0.1.0", "digest": f"sha256:{_HASH}"}},
+    "cronJobs.suspend stops": {
+        "roles": ["http", "rounds", "outbox", "janitor"],
+        "cronJobs": {"reconcile": {"enabled": True}, "suspend": True},
+    },
     "roles lacks http": {"roles": ["rounds", "poller"]},
     "roles lacks rounds": {"roles": ["http", "poller"]},
     "roles lacks poller": {"roles": ["http", "rounds"]},
@@ -48,7 +53,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "http.podDisruptionBudget has": {
         "http": {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}}
     },
-    "terminationGracePeriodSeconds is shorter": {"terminationGracePeriodSeconds": 44},
+    "terminationGracePeriodSeconds is shorter": {"terminationGracePeriodSeconds": 49},
     "metrics.serviceMonitor and metrics.podMonitor": {
         "metrics": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
     },

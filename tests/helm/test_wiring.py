@@ -94,6 +94,31 @@ def test_a_network_policy_lets_through_what_is_needed() -> None:
     assert components - set(expression["values"]) == {"test"}
 
 
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({"gitlab": {"url": "https://g.example.org:8443/gitlab"}}, [[53, 53], [3306], [8443]]),
+        ({"gitlab": {"url": "http://g.example.org"}}, [[53, 53], [3306], [80]]),
+        ({"gitlab": {"url": "https://[2001:db8::1]"}}, [[53, 53], [3306], [443]]),
+        (
+            {"notifications": {"url": "http://[2001:db8::1]:9000/x", "existingSecret": "n"}},
+            [[53, 53], [3306], [443], [9000]],
+        ),
+        (
+            {"gitlab": {"url": "https://g:8443"}, "networkPolicy": {"gitlabPorts": [443, 8443]}},
+            [[53, 53], [3306], [443, 8443]],
+        ),
+        ({"openshift": True}, [[53, 53, 5353, 5353], [3306], [443]]),
+    ],
+    ids=str,
+)
+def test_the_network_policy_follows_the_addresses(values: dict[str, Any], ports: list[list[int]]) -> None:
+    """A GitLab at another port was fenced off; and OpenShift's DNS pods listen at 5353."""
+    policy = {"networkPolicy": {"enabled": True} | values.get("networkPolicy", {})}
+    rules = one(render(values | policy), "NetworkPolicy")["spec"]["egress"]
+    assert [[port["port"] for port in rule["ports"]] for rule in rules] == ports
+
+
 def test_the_pod_of_helm_test_passes_the_network_policy() -> None:
     """It is let in beside those who are named."""
     peers = [{"podSelector": {"matchLabels": {"app": "edge"}}}]
@@ -170,6 +195,18 @@ NOTES: dict[str, tuple[dict[str, Any], str]] = {
     "that a secret would travel in the clear": (
         {"webhookIngress": {"enabled": True, "host": "h.example.org"}},
         "webhookIngress has no TLS",
+    ),
+    "that nobody would deliver notifications": (
+        {
+            "notifications": {"url": "https://r.example.org", "existingSecret": "n"},
+            "roles": ["http", "rounds", "poller", "janitor"],
+        },
+        "roles lacks outbox",
+    ),
+    "that nothing would expire": ({"roles": ["http", "rounds", "poller", "outbox"]}, "roles lacks janitor"),
+    "that no counter counts what a CronJob does": (
+        {"roles": ["http", "rounds", "outbox", "janitor"], "cronJobs": {"reconcile": {"enabled": True}}},
+        "is in no counter",
     ),
     "that secrets stand in the values": ({"gitlab": {"token": "t"}}, "Secrets stand in the values"),
 }
