@@ -18,6 +18,7 @@ import structlog
 
 from gitlab_sync.sandbox.database import Durability, Flavour, PrivateServer, find_or_install
 from gitlab_sync.setting_values import parse_database_url
+from tests.support.interrupts import hear_interrupts
 from tests.support.leftovers import end_leftovers, mark_children
 from tests.support.servers import RunningServer, Servers
 
@@ -55,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse an unknown server at once; prepare the book of what was covered and left behind."""
+    hear_interrupts()
     _chosen(config)
     structlog.configure(processors=[_terse])
     config.stash[_COVERED] = {}

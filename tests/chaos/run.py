@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from tests.support.interrupts import hear_interrupts
 from tests.support.scorecard import VARIABLE, Score, judge, read
 
 ROOT: Final = Path(__file__).parents[2]
@@ -204,6 +205,7 @@ def _count(part: Part, servers: Sequence[str], results: Path, card: Path) -> Non
 
 
 if __name__ == "__main__":
+    hear_interrupts()
     # A SIGTERM comes to us alone, a Ctrl-C to pytest too: without this, servers would stay behind.
     signal.signal(signal.SIGTERM, pass_on)
     sys.exit(main(sys.argv[1:]))

@@ -59,18 +59,23 @@ def test_every_part_names_tests_that_are_there() -> None:
             assert list(run.ROOT.glob(name)), f"{part.name}: {name}"
 
 
+#: As a script starts what ends with `&`: Ctrl-C is ignored, and so in all that is started from there.
+IN_THE_BACKGROUND = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
 TERMINATED = """
 import signal, subprocess, sys
 from tests.chaos import run
+from tests.support.interrupts import hear_interrupts
+hear_interrupts()
 signal.signal(signal.SIGTERM, run.pass_on)
 part = 'try: print("up", flush=True); input()\\nexcept KeyboardInterrupt: print("told", flush=True)'
 run._ended(subprocess.Popen([sys.executable, "-c", part]), 600)
 """
 
 
-def test_a_run_that_was_terminated_left_its_servers_behind() -> None:
+@pytest.mark.parametrize("how", [(), IN_THE_BACKGROUND], ids=["at a terminal", "in the background"])
+def test_a_run_that_was_terminated_left_its_servers_behind(how: tuple[str, ...]) -> None:
     """The part that runs is told and waited for; else pytest goes on alone for twenty minutes."""
-    command = [sys.executable, "-c", TERMINATED]
+    command = [*how, sys.executable, "-c", TERMINATED]
     with subprocess.Popen(
         command, cwd=run.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
